@@ -16,6 +16,7 @@ from toolcrib.cli.options import (
     parse_filters,
     paths_argument,
     print_refusals,
+    print_unimported_sources,
     print_unimported_tools,
     print_unknown_filters,
     print_unqueried_servers,
@@ -77,6 +78,7 @@ def command(
     runtime = open_offline(reading, paths)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
+    print_unimported_sources(runtime)
     print_unimported_tools(runtime)
     registry = runtime.registry
     filters = parse_filters(options)

@@ -29,6 +29,7 @@ from toolcrib.core.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_f
 from toolcrib.engine import engine_of
 from toolcrib.engine.middleware import GROUP as LAYERS
 from toolcrib.engine.open_project import open_project
+from toolcrib.engine.python_modules import PythonModules
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
 from toolcrib.engine.startup import apply_profile
 from toolcrib.engine.workspaces import contents_of
@@ -40,6 +41,7 @@ from toolcrib.loading.documents.files import ARCHIVE, pack_file
 from toolcrib.loading.packs import InstalledPack, installed_packs
 from toolcrib.loading.project_discovery import candidate_folders
 from toolcrib.loading.projects import Project, SourceEntry, settings_of
+from toolcrib.loading.python_sources import ModuleTools, PythonSource
 from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
 from toolcrib.loading.snapshot import LoadedProject
 from toolcrib.registry.registry import Registry
@@ -127,10 +129,12 @@ class Checkup:
         self.stock = self._read(reading)
         self.settings = self._chosen(reading)
         self._servers = ask_servers(self._runtime_of(self.stock.registry), self.findings)
-        if self.stock.unlisted or self.stock.waiting:
+        modules = PythonModules(engine_of(self._runtime_of(self.stock.registry)), NOTHING)
+        imported = modules.load()
+        if self.stock.unlisted or self.stock.waiting or imported:
             # Servers are queried with the tools of the first read. Overrides and scenarios for their tools
             # can only be linked in a second one.
-            self.stock = self._read(reading, self._servers.offered)
+            self.stock = self._read(reading, self._servers.offered, modules.imported)
         self.runtime = self._runtime_of(self._in_force())
         self._index = _index(
             reading, self.stock, whole=all(mode["fault"] is None for mode in self._modes.values())
@@ -175,13 +179,19 @@ class Checkup:
 
     # Reading. A step that fails adds a finding and leaves an empty value for the next steps.
 
-    def _read(self, reading: ReadOptions, offered: Mapping[str, Catalogue] = NOTHING) -> LoadedProject:
+    def _read(
+        self,
+        reading: ReadOptions,
+        offered: Mapping[str, Catalogue] = NOTHING,
+        imported: Mapping[PythonSource, ModuleTools] | None = None,
+    ) -> LoadedProject:
         try:
             stock = open_project(
                 reading.servers,
                 reading.packs,
                 self.executors,
                 offered=offered,
+                imported=imported,
                 permits=self.trust.permits_data,
             )
         except ToolcribError as error:
@@ -349,6 +359,11 @@ class Checkup:
             there = any(pack.name == entry.pack for pack in self.stock.packs)
             kind = "installed pack" if there else "missing"
             told = {"path": entry.pack, "kind": kind, "tools": tools, "scenarios": 0, "problems": 0}
+        elif entry.python:
+            unknown = any(source.name == entry.python for source in self.stock.unimported)
+            tools = sum(source.name == entry.python for source in self.stock.owners.values())
+            kind = "module, not imported" if unknown else "module"
+            told = {"path": entry.python, "kind": kind, "tools": tools, "scenarios": 0, "problems": 0}
         else:
             path = os.path.normpath(os.path.join(project.root, entry.path))
             if entry.optional and not Path(path).exists():

@@ -13,6 +13,7 @@ from toolcrib.cli.options import (
     ReadOptions,
     open_offline,
     print_refusals,
+    print_unimported_sources,
     print_unimported_tools,
     print_unqueried_servers,
     read_options,
@@ -56,6 +57,7 @@ def promptpack(
     runtime = open_offline(reading, (path,) if path else ())
     print_refusals(runtime)
     print_unqueried_servers(runtime)
+    print_unimported_sources(runtime)
     print_unimported_tools(runtime)
     exported = export_promptpack(runtime.registry.values(), runtime.packs, name=_name(runtime, path))
     text = json.dumps(exported.document, indent=2, ensure_ascii=False) + "\n"

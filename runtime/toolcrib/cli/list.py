@@ -16,6 +16,7 @@ from toolcrib.cli.options import (
     open_offline,
     parse_filters,
     print_refusals,
+    print_unimported_sources,
     print_unknown_filters,
     print_unqueried_servers,
     print_why_closed,
@@ -88,6 +89,7 @@ def command(
             if problem.severity != "error":
                 click.echo(escape_terminal(str(problem)), err=True)
     print_unqueried_servers(runtime)
+    print_unimported_sources(runtime)
     registry = runtime.registry
     filters = parse_filters(options)
     everything = registry.query(hidden=True, **filters)
@@ -95,7 +97,8 @@ def command(
     if as_json:
         unable = unavailability(runtime)
         tools = [tool_entry(runtime, card, unable) for card in cards]
-        click.echo(json_text({"tools": tools, "servers": _servers(runtime)}))
+        sources = _python_sources(runtime)
+        click.echo(json_text({"tools": tools, "servers": _servers(runtime), "python": sources}))
     else:
         for line in tool_lines(cards, unavailability(runtime), terminal_width(), hidden=registry.hidden):
             click.echo(line)
@@ -121,6 +124,17 @@ def _servers(runtime: Runtime) -> list[dict[str, Any]]:
             "as_of": remembered.get(name),
         }
         for name in runtime.servers
+    ]
+
+
+def _python_sources(runtime: Runtime) -> list[dict[str, Any]]:
+    """Report for each Python source since when its tools are known, and whether its files have changed since."""
+    stock = engine_of(runtime).stock
+    unknown: tuple[str | None, bool | None] = (None, None)
+    known = {source.name: stock.recalled.get(source.name, unknown) for source in stock.python}
+    return [
+        {"name": name, "state": "not imported", "as_of": when, "changed": changed}
+        for name, (when, changed) in known.items()
     ]
 
 
@@ -185,6 +199,7 @@ def search(
     runtime = open_offline(reading)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
+    print_unimported_sources(runtime)
     registry = runtime.registry
     filters = parse_filters(options)
     everything = registry.search(" ".join(words), hidden=True, **filters)

@@ -354,10 +354,30 @@ def print_unimported_tools(runtime: Runtime, only: str = "") -> None:
         runtime: The runtime.
         only: Name of the only tool that is shown; empty if all are.
     """
-    for tool in engine_of(runtime).incomplete:
-        if only in {"", tool.name}:
+    engine = engine_of(runtime)
+    for name, known in engine.recalled.items():
+        if only in {"", name}:
+            click.echo(f"tool `{escape_terminal(name)}`: not imported; {_recalled(known)}", err=True)
+    for tool in engine.incomplete:
+        if only in {"", tool.name} and tool.name not in engine.recalled:
             name = escape_terminal(tool.name)
             click.echo(f"tool `{name}`: its code is not imported, so its schemas are not known", err=True)
+
+
+def print_unimported_sources(runtime: Runtime) -> None:
+    """Print on stderr which Python sources were not imported, for commands that import none."""
+    recalled, unknown = engine_of(runtime).stock.recalled, False
+    for source in engine_of(runtime).unimported:
+        unknown = unknown or source not in recalled
+        told = f"; {_recalled(recalled[source])}" if source in recalled else ""
+        click.echo(f"source `{escape_terminal(source)}`: not imported{told}", err=True)
+    if unknown:
+        click.echo("    hint: run `toolcrib validate` to import it, once the project is trusted", err=True)
+
+
+def _recalled(known: tuple[str, bool]) -> str:
+    when, changed = known
+    return f"showing its definition of {when}{', and its files have changed since' if changed else ''}"
 
 
 def list_exit_code(runtime: Runtime, *, empty: bool, strict: bool = False) -> int:
@@ -369,7 +389,8 @@ def list_exit_code(runtime: Runtime, *, empty: bool, strict: bool = False) -> in
         strict: Whether an empty or incomplete list is a failure.
     """
     errors = {problem.code for problem in runtime.problems if problem.severity == "error"}
-    incomplete = bool(empty or runtime.problems or engine_of(runtime).undiscovered)
+    engine = engine_of(runtime)
+    incomplete = bool(empty or runtime.problems or engine.undiscovered or engine.stock.unimported)
     # A missing source fails even if other sources have tools: `toolcrib list typo` must not look like a
     # success.
     wrong = "path_not_found" in errors or (empty and (errors or runtime.registry.why_closed))
@@ -384,7 +405,7 @@ def open_with_servers(
     everything: bool = False,
     consents: Consents | None = None,
 ) -> Runtime:
-    """`open_runtime`, then query the MCP servers whose tools are unknown.
+    """`open_runtime`, then import the Python sources, and query the MCP servers whose tools are unknown.
 
     The servers are stopped again. `Runtime.problems` has an error for each one that could not be queried.
 
@@ -397,8 +418,8 @@ def open_with_servers(
     """
     runtime = open_runtime(reading, paths, passthrough=passthrough, consents=consents)
     names = tuple(runtime.servers) if everything else engine_of(runtime).undiscovered
-    if names:
-        import asyncio  # noqa: PLC0415 -- few runtimes have servers
+    if names or engine_of(runtime).unimported:
+        import asyncio  # noqa: PLC0415 -- few runtimes have servers or Python sources
 
         asyncio.run(_ask(runtime, names))
     return runtime
@@ -406,7 +427,9 @@ def open_with_servers(
 
 async def _ask(runtime: Runtime, names: Iterable[str]) -> None:
     try:
-        await runtime.discover(*names)
+        await engine_of(runtime).import_sources()
+        if names:
+            await runtime.discover(*names)
     finally:
         await engine_of(runtime).executors.aclose()
 

@@ -117,7 +117,8 @@ class RunPlan(NamedTuple):
             scenario
             for tool in runtime.registry.values()
             if (scenario := example_scenario(tool)) is not None
-            and not (engine_of(runtime).unavailable(tool) or engine_of(runtime).reaches_out(tool))
+            and not engine_of(runtime).unavailable(tool)
+            and engine_of(runtime).plays_examples(tool)
         ]
         # With `--provider`, scenarios without a provider of their own run as well.
         others = engine_of(runtime).stock.unprovided if self.speaker.provider else ()
@@ -187,8 +188,8 @@ class RunPlan(NamedTuple):
                 yield NotRun("examples", tool.name, source, line, "hidden", hidden, None)
             elif unavailable:
                 yield NotRun("examples", tool.name, source, line, "unavailable", unavailable)
-            elif engine_of(runtime).reaches_out(tool):
-                reason = f"mode `{tool.mode}` reaches outside this process"
+            elif not engine_of(runtime).plays_examples(tool):
+                reason = engine_of(runtime).why_not_played(tool)
                 yield NotRun("examples", tool.name, source, line, "reaches_out", reason, None)
 
     def agreed(self, runtime: Runtime, scenarios: Iterable[Scenario]) -> RunPlan:

@@ -14,6 +14,7 @@ from toolcrib.cli.options import (
     json_option,
     open_offline,
     print_refusals,
+    print_unimported_sources,
     print_unimported_tools,
     print_unqueried_servers,
     read_options,
@@ -43,6 +44,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
     runtime = open_offline(reading)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
+    print_unimported_sources(runtime)
     print_unimported_tools(runtime, name)
     tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)
     if tool is None:

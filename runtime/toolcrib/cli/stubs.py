@@ -16,6 +16,8 @@ from toolcrib.cli.options import (
     open_offline,
     paths_argument,
     print_refusals,
+    print_unimported_sources,
+    print_unimported_tools,
     print_unqueried_servers,
     read_options,
 )
@@ -62,6 +64,8 @@ def command(
     runtime = open_offline(reading, paths)
     print_refusals(runtime)
     print_unqueried_servers(runtime)
+    print_unimported_sources(runtime)
+    print_unimported_tools(runtime)
     names = [card.name for card in runtime.registry.query(toolset=toolset)]
     tools = [runtime.registry[name] for name in names]
     options = [*paths, *_options(reading), *(["--toolset", toolset] if toolset else [])]

@@ -436,7 +436,8 @@ def trust_policy(reading: ReadOptions) -> TrustPolicy:
 
 def ask_for_consent(runtime: Runtime) -> None:
     """Ask for the trust that the active tools need, before a client or a model calls them."""
-    from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- few commands need it
+    from toolcrib.engine.workspaces import home_of_module, subject_of_tool  # noqa: PLC0415 -- few commands need it
+    from toolcrib.security.trust import subject_of_module  # noqa: PLC0415 -- as above
 
     trust, executors = engine_of(runtime).trust, engine_of(runtime).executors
     if not trust.policy.everything:
@@ -455,6 +456,9 @@ def ask_for_consent(runtime: Runtime) -> None:
         for name in engine_of(runtime).undiscovered:
             with suppress(Untrusted):
                 trust.check_server(runtime.servers[name])
+        for module in engine_of(runtime).stock.unimported:
+            with suppress(Untrusted):
+                trust.check(subject_of_module(home_of_module(module)))
     print_denied(runtime)
 
 

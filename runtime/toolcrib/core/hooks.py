@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import reduce
 from importlib import import_module
 from importlib.machinery import PathFinder
+from types import ModuleType
 from typing import Any, cast
 
 from toolcrib.core.errors import NotReady
@@ -67,6 +68,17 @@ def _check_origin(path: str, place: str, packs: Sequence[str]) -> None:
     if own is not None and known is not None and own.origin != known.origin:
         message = f"the pack of the hook `{path}` has a module `{name}`, and {known.origin} has the same name ({place})"
         raise MissingHook(message, hint="rename the module of the pack")
+
+
+def load_module(name: str, folder: str = "") -> ModuleType:
+    """Import a module; whatever its code raises is passed on.
+
+    Args:
+        name: `package.module`.
+        folder: As for `load_hook`.
+    """
+    with _search_path([os.path.realpath(folder)] if folder else []):
+        return import_module(name)
 
 
 @contextmanager

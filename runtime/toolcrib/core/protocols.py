@@ -222,6 +222,8 @@ class Executor(Protocol):
       that the block names, or None. Without this method, nothing is known.
     - `completes(descriptor)` returns whether the bound tool has a `tool` with further schemas. An open runtime then binds it
       before it lists its tools.
+    - `plays_examples(descriptor)` returns whether `toolcrib run` plays the examples of a tool although the mode reaches
+      out. Without this method, it does not.
     - `reaches_out`: an attribute, true if calls have real effects although there is no `world`. Tests do not make
       such calls.
     """

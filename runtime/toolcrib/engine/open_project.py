@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
-from toolcrib.core.model import NO_FIXTURE, NOTHING, Origin, Toolset
+from toolcrib.core.model import NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
 from toolcrib.core.pointers import file_and_line, pointer_step
 from toolcrib.core.protocols import Kinds
 from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server
@@ -32,14 +32,16 @@ from toolcrib.loading.projects import (
     second_project_file,
     unknown_name_problem,
 )
+from toolcrib.loading.python_sources import ModuleTools, PythonSource, module_of
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.reload import ALSO_BROKEN, PreviousLoad, keep_last_good
 from toolcrib.loading.scenarios.model import NO_PROVIDER, Scenario
 from toolcrib.loading.scenarios.scenario_links import check_links, tools_of, with_namespace
 from toolcrib.loading.snapshot import LoadedProject, sorted_problems
-from toolcrib.loading.sources import SourcePath, files_beside, load, real_path
+from toolcrib.loading.sources import SourcePath, files_beside, load, parse, real_path
 from toolcrib.loading.tool_requirements import settle_capabilities
 from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
+from toolcrib.registry.names import full_name
 from toolcrib.registry.registry import Registry, without_duplicates
 from toolcrib.security.tool_policy import allows
 
@@ -59,6 +61,8 @@ def open_project(
     *,
     servers: Mapping[str, Server] = NOTHING,
     offered: Mapping[str, Catalogue] = NOTHING,
+    modules: Sequence[str] = (),
+    imported: Mapping[PythonSource, ModuleTools] | None = None,
     permits: Permits | None = None,
     remembers: bool = False,
 ) -> LoadedProject:
@@ -72,8 +76,11 @@ def open_project(
         before: The active project of a reload; broken documents keep their last good version.
         servers: MCP servers in addition to those in files.
         offered: Maps the name of a server to its current tools, if it was listed. Overrides the lock file.
+        modules: Python sources in addition to those in files.
+        imported: The tools of the Python sources that were imported.
         permits: Decides whether the path of a file of rows may use an environment variable (default: always).
-        remembers: Whether cached tool lists may be used for servers that are neither listed nor locked.
+        remembers: Whether cached tool lists may be used for servers that are neither listed nor locked, and cached
+            definitions for Python sources that are not imported.
 
     Raises:
         ConfigurationError: Two of the paths are projects.
@@ -85,10 +92,12 @@ def open_project(
         chosen = _SourceSelection(kinds, trail, before)
         chosen.add(paths, also)
         chosen.servers.update(servers)
+        chosen.add_modules(modules)
         fixture = chosen.project.fixture if chosen.project is not None else NO_FIXTURE
         loaded = load(chosen.sources, kinds, trail, fixture=fixture, stored=chosen.stored)
         brought = _with_servers(loaded, chosen, offered, remembers=remembers)
-        loaded = brought.loaded
+        found = _module_tools(chosen, imported or {}, remembers=remembers)
+        loaded, owners = _with_modules(brought.loaded, found, fixture)
         if before is None or trail.closed().unchanged():
             break
     loaded = replace(loaded, problems=(*chosen.problems, *loaded.problems))
@@ -114,8 +123,51 @@ def open_project(
             unbound=brought.unbound,
             locked=brought.locked,
             remembered=brought.remembered,
+            python=tuple(chosen.python),
+            unimported=tuple(source for source in chosen.python if source not in found),
+            recalled={
+                source.name: (tools.when, tools.changed) for source, tools in found.items() if tools.when
+            },
+            owners=owners,
         ),
     )
+
+
+def _module_tools(
+    chosen: _SourceSelection, imported: Mapping[PythonSource, ModuleTools], *, remembers: bool
+) -> dict[PythonSource, ModuleTools]:
+    """The tools of the Python sources, as far as they are known."""
+    found = {source: imported[source] for source in chosen.python if source in imported}
+    for source in chosen.python if remembers else ():
+        if source not in found:
+            from toolcrib.loading.cache.definitions import load_definitions  # noqa: PLC0415 -- few projects have any
+
+            known = load_definitions(source.module, source.root)
+            if known is not None:
+                read = [
+                    parse(file, dict(document), chosen.kinds, line=line)
+                    for document, file, line in known.tools
+                ]
+                tools = tuple(tool for each in read for tool in each.tools)
+                found[source] = ModuleTools(tools, (), known.when, known.changed)
+    return found
+
+
+def _with_modules(
+    loaded: LoadedDocuments, found: Mapping[PythonSource, ModuleTools], fixture: Fixture
+) -> tuple[LoadedDocuments, dict[str, PythonSource]]:
+    """Add the tools of Python sources. They have the fixture of the project, as its own tools outside packs have it."""
+    own = {tool.name for tool in loaded.tools}
+    tools, owners = [*loaded.tools], dict[str, PythonSource]()
+    for source, (brought, _problems, _when, _changed) in found.items():
+        for tool in brought:
+            origin = tool.origin._replace(namespace=source.namespace)
+            name = full_name(source.namespace, tool.name)
+            tools.append(tool._replace(name=name, fixture=fixture, origin=origin))
+            if name not in own:
+                owners.setdefault(name, source)
+    problems = [problem for each in found.values() for problem in each.problems]
+    return replace(loaded, tools=tuple(tools), problems=(*loaded.problems, *problems)), owners
 
 
 def _with_servers(
@@ -166,6 +218,7 @@ class _SourceSelection:
         self.sources: list[SourcePath] = []
         self.problems: list[Problem] = []
         self.servers: dict[str, Server] = {}
+        self.python: list[PythonSource] = []
         self.stored: set[str] = set()
         self._beside = ""
 
@@ -188,6 +241,21 @@ class _SourceSelection:
             if file is None or not self._add_project(file):
                 self.sources.append(SourcePath(path))
         self.sources = _without_doubles(self.sources, self.trail)
+
+    def add_modules(self, modules: Iterable[str]) -> None:
+        """Add Python sources that no file names."""
+        for name in modules:
+            if not any(source.name == name for source in self.python):
+                self._add_module(
+                    name, root=os.path.dirname(self.file) or ".", file=self.file or ".", place=""
+                )
+
+    def _add_module(self, name: str, *, root: str, file: str, place: str, namespace: str = "") -> None:
+        module, problem = module_of(name)
+        if problem is not None:
+            self.problems.append(_at(problem, place))
+        else:
+            self.python.append(PythonSource(name, module, root, file, place, namespace))
 
     def _add_servers_of(self, path: str) -> bool:
         """Add the servers of a file that names MCP servers; False if the path is not such a file."""
@@ -317,6 +385,9 @@ class _SourceSelection:
             self.problems += [_at(problem, entry.place) for problem in problems]
             if installed is not None:
                 self.sources.append(SourcePath(str(installed), entry.namespace))
+        elif entry.python:
+            file = self.file
+            self._add_module(entry.python, root=root, file=file, place=entry.place, namespace=entry.namespace)
         elif not self._is_absent(path):
             self.sources.append(SourcePath(path, entry.namespace, ignore, root))
         elif not entry.optional:
@@ -394,6 +465,7 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
         stock: Base for the result; its registry, scenarios and problems are replaced.
     """
     unlisted = stock.unlisted if stock is not None else ()
+    unimported = stock is not None and bool(stock.unimported)
     tools, duplicates = without_duplicates(loaded.tools)
     servers = stock.servers if stock is not None else NOTHING
     tools, undeclared = settle_capabilities(tools, kinds, servers)
@@ -412,8 +484,8 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     ]
     for scenario in loaded.scenarios:
         full = with_namespace(scenario, registry.cards)
-        if unlisted and _awaits_servers(full, registry, unlisted):
-            postponed.append(full)  # its tools may exist once the servers are listed
+        if (unlisted or unimported) and _awaits_tools(full, registry, unlisted, unimported=unimported):
+            postponed.append(full)  # its tools may exist once the servers are listed and the modules imported
             continue
         faults = check_links(full, registry, kinds, loaded.refused, loaded.unread)
         if full.agent is not None:
@@ -451,11 +523,13 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     return stock._replace(problems=sorted_problems(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
 
 
-def _awaits_servers(scenario: Scenario, registry: Registry, unlisted: Collection[str]) -> bool:
-    """Whether a scenario can only be checked against the tools of servers that are not listed yet."""
+def _awaits_tools(
+    scenario: Scenario, registry: Registry, unlisted: Collection[str], *, unimported: bool
+) -> bool:
+    """Whether a scenario can only be checked against tools of servers or modules that are not known yet."""
 
     def awaited(name: str) -> bool:
-        return name not in registry and server_of(name, unlisted) is not None
+        return name not in registry and (unimported or server_of(name, unlisted) is not None)
 
     if any(map(awaited, tools_of(scenario))):
         return True
@@ -464,7 +538,7 @@ def _awaits_servers(scenario: Scenario, registry: Registry, unlisted: Collection
     policy = scenario.agent.policy
     if policy.tool_choice != "required" or any(allows(policy, tool) for tool in registry.cards):
         return awaited(policy.tool_choice)
-    return any(is_of_unlisted(glob, unlisted) for glob in policy.allow)
+    return unimported or any(is_of_unlisted(glob, unlisted) for glob in policy.allow)
 
 
 def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]:
@@ -503,8 +577,9 @@ def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
     cards = stock.registry.cards
 
     def settled(globs: Iterable[str]) -> list[str]:
-        """The globs that cannot match a tool of a server that is not listed yet."""
-        return [glob for glob in globs if not is_of_unlisted(glob, stock.unlisted)]
+        """The globs that cannot match a tool of a server or module that is not known yet."""
+        known = not stock.unimported
+        return [glob for glob in globs if known and not is_of_unlisted(glob, stock.unlisted)]
 
     toolsets_now = [each._replace(tools=tuple(settled(each.tools))) for each in stock.toolsets]
     problems = idle_toolset_globs(cards, toolsets_now)

@@ -40,6 +40,7 @@ from toolcrib.engine.startup import (
     OpenRequest,
     StartupState,
     apply_profile,
+    completed_tools,
     idle_modes,
     start,
     start_again,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.engine.discovery import Discovery
+    from toolcrib.engine.python_modules import PythonModules
     from toolcrib.executors.python.declarations import Declared, ToolKeys
     from toolcrib.loading.fingerprints import FileFingerprints
     from toolcrib.loading.packs import Pack
@@ -499,7 +501,7 @@ class Runtime:
         """List the tools of MCP servers and add them to the registry. The observer receives the new tools.
 
         `async with` does this for all servers that need it, and so does a call that needs a server. Locked
-        servers do not need it.
+        servers do not need it. Without names, the Python sources of the project are imported as well.
 
         Args:
             names: The servers to list, unless they were listed before. Default: all servers that need it.
@@ -579,6 +581,8 @@ def read_runtime(
         started.registry, executors=started.executors, stock=started.stock, trust=trust, **options
     )
     engine.read_from(asked, started.settings)
+    if asked.remembers:
+        engine.recall_schemas()
     return runtime_on(engine)
 
 
@@ -611,6 +615,8 @@ class Engine:
     Attributes:
         executors: The modes.
         settings: Settings of the project and its profile; None without a project.
+        recalled: Name of a tool whose schemas are known from the cache only -> time of their import, and whether its
+            files have changed since.
         closed: Whether `aclose` was called.
         passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
     """
@@ -640,6 +646,7 @@ class Engine:
         """
         self.executors = executors or Executors.installed()
         self.settings: Settings | None = None
+        self.recalled: Mapping[str, tuple[str, bool]] = NOTHING
         self.closed = False
         self.passthrough = passthrough
         self.call_numbers = itertools.count(1)
@@ -667,6 +674,7 @@ class Engine:
         self._runner: asyncio.Runner | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._followers: list[Callable[[], None]] = []
+        self._sources: PythonModules | None = None
         self._changes: dict[str, Descriptor | None] = {}  # the tools that `add` and `remove` gave and took
         self._main = self.session(id="main", clock=clock, seed=seed)
 
@@ -683,6 +691,8 @@ class Engine:
     def problems(self) -> tuple[Problem, ...]:
         """Problems of refused documents and of servers that cannot be listed."""
         told = self._discovery.problems() if self.servers else ()
+        if self._modules is not None:
+            told = (*told, *self._modules.problems())
         return (*self._stock.problems, *told) if told else self._stock.problems
 
     @property
@@ -838,12 +848,7 @@ class Engine:
     @property
     def incomplete(self) -> list[Descriptor]:
         """The tools whose schemas only their binding knows, such as those of Python functions in files."""
-        cards, executors = self.registry.cards, self.executors
-        modes = [
-            mode for mode in {card.mode for card in cards.values()} if mode and executors.may_complete(mode)
-        ]
-        named = [name for name, card in cards.items() if card.mode in modes] if modes else []
-        return [tool for name in named if executors.completes(tool := self.registry[name])]
+        return [*completed_tools(self.registry, self.executors)]
 
     def _complete(self) -> None:
         """Bind the incomplete tools, so that their schemas are known before tools are listed."""
@@ -852,6 +857,41 @@ class Engine:
         changed = [tool for tool, before in zip(found, incomplete, strict=True) if tool is not before]
         if changed:
             self._table.swap(self.registry.with_tools(changed), {})
+            if self._asked is not None:
+                from toolcrib.engine.python_modules import save_completed  # noqa: PLC0415 -- as above
+
+                save_completed(incomplete, changed, self.trust)
+
+    def recall_schemas(self) -> None:
+        """Complete tools from the cache of definitions, for commands that only list."""
+        incomplete = self.incomplete
+        if incomplete:
+            from toolcrib.engine.python_modules import load_completed  # noqa: PLC0415 -- few tools need it
+
+            changed, self.recalled = load_completed(incomplete, self.trust)
+            self._table.swap(self.registry.with_tools(changed), {})
+
+    @property
+    def _modules(self) -> PythonModules | None:
+        """The Python sources; None if there are none."""
+        if self._sources is None and self._stock.python:
+            from toolcrib.engine.python_modules import PythonModules  # noqa: PLC0415 -- few projects have any
+
+            self._sources = PythonModules(self, self._provided)
+        return self._sources
+
+    async def import_sources(self) -> None:
+        """Import the Python sources that are trusted and were not imported yet, and add their tools."""
+        modules = self._modules
+        if modules is not None and modules.unimported:
+            async with self.changing:
+                if modules.load():
+                    await self.read_again()
+
+    @property
+    def unimported(self) -> tuple[str, ...]:
+        """Names of the Python sources that were not imported by this runtime."""
+        return () if self._modules is None else tuple(source.name for source in self._modules.unimported)
 
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
         """Bind a tool in another of its modes, without layers; an `Unavailable` if that is not possible."""
@@ -1025,6 +1065,21 @@ class Engine:
         own: float | None = getattr(self._binder.chain(tool).bound, "timeout", None)
         return tool.timeout if own is None else own
 
+    def plays_examples(self, tool: Descriptor) -> bool:
+        """Whether `toolcrib run` plays the examples of a tool: it has no effects outside, or its mode allows it."""
+        executor = None if tool.mode is None else self.executors.get(tool.mode)
+        plays: Callable[[Descriptor], bool] | None = getattr(executor, "plays_examples", None)
+        return not self.reaches_out(tool) if plays is None else plays(tool)
+
+    def why_not_played(self, tool: Descriptor) -> str:
+        """Why the examples of a tool are not played, although it can run; empty if they are."""
+        if self.plays_examples(tool):
+            return ""
+        executor = None if tool.mode is None else self.executors.get(tool.mode)
+        if hasattr(executor, "plays_examples"):
+            return "its annotations allow destructive effects"
+        return f"mode `{tool.mode}` reaches outside this process"
+
     def reaches_out(self, tool: Descriptor) -> bool:
         """Whether the active mode touches something outside: a server, a process, the client."""
         executor = None if tool.mode is None else self.executors.get(tool.mode)
@@ -1036,6 +1091,9 @@ class Engine:
         if server is not None:
             unheard = self._unheard(name, server)
             return Result.failed(unheard.outcome, unheard.reason, code=unheard.code)
+        why = None if self._modules is None else self._modules.why_unknown(name)
+        if why is not None:
+            return why
         near = registry.near(name)
         message = f"unknown tool `{shorten(name)}`"
         refused = self._stock.refused
@@ -1080,7 +1138,8 @@ class Engine:
             files = seen.changed() if seen is not None else ()
             duration = RealClock().monotonic() - started
             report = reload_report(self.registry, events, self._stock.problems, files, duration)
-        # Outside the lock, which `discover` acquires itself.
+        # Outside the lock, which these acquire themselves.
+        await self.import_sources()
         if servers:
             await self.discover()
         return report
@@ -1122,11 +1181,14 @@ class Engine:
         if self._asked is None:
             started = start_over(self._given, self.servers, self.executors, offered)
             return StartupState(self.executors, started[1], started[0], NO_SETTINGS)
-        return start_again(self._asked, self.executors, self._stock, offered, self.trust)
+        imported = None if self._modules is None else self._modules.imported
+        return start_again(self._asked, self.executors, self._stock, offered, self.trust, imported=imported)
 
     async def discover(self, *names: str) -> tuple[Problem, ...]:
         """List the tools of MCP servers and add them; see `Runtime.discover`."""
         self.check_open()
+        if not names:
+            await self.import_sources()
         wanted = names or self.undiscovered
         return await self._discovery.ask(wanted) if wanted else ()
 
@@ -1145,9 +1207,18 @@ class Engine:
         stock = self._stock
         return self._discovery.awaited(name) if stock.unlisted or stock.waiting or stock.locked else None
 
+    def may_appear(self, name: str) -> bool:
+        """Whether a tool may exist once servers are listed and Python sources are imported."""
+        unknown = self._modules is not None and name not in self.registry and self._modules.untried
+        return bool(unknown) or self.awaited(name) is not None
+
     async def discover_for(self, name: str) -> None:
-        """List the servers that must be listed before a tool can be called."""
-        await self.discover(*self._discovery.all_awaited(name))
+        """List the servers, and import the modules, that must be known before a tool can be called."""
+        if self._modules is not None and name not in self.registry:
+            await self.import_sources()
+        servers = self._discovery.all_awaited(name) if self.servers else ()
+        if servers:
+            await self.discover(*servers)
 
     @property
     def down(self) -> Mapping[str, NotReady]:
@@ -1264,6 +1335,7 @@ class Engine:
 
     async def start(self) -> None:
         """List the servers that need it, and start watching files if configured."""
+        await self.import_sources()
         unasked = self._unasked
         if unasked:
             self._log_down(await self.discover(*unasked))
@@ -1275,6 +1347,8 @@ class Engine:
 
     def start_sync(self) -> None:
         """`start` for code without an event loop."""
+        if self._modules is not None:
+            self._run(self.import_sources())
         unasked = self._unasked
         if unasked:
             self._log_down(self._run(self.discover(*unasked)))

@@ -148,8 +148,8 @@ class SessionHost(Protocol):
         """The result of a call to an unknown tool."""
         ...
 
-    def awaited(self, name: str) -> str | None:
-        """The server that must be listed before a tool can be called, if any."""
+    def may_appear(self, name: str) -> bool:
+        """Whether a tool may exist, or its schema be known, once servers are listed and modules are imported."""
         ...
 
     @property
@@ -163,7 +163,7 @@ class SessionHost(Protocol):
         ...
 
     async def discover_for(self, name: str) -> None:
-        """List the servers that must be listed before a tool can be called."""
+        """List the servers, and import the modules, that must be known before a tool can be called."""
         ...
 
     async def released(self, session_id: str) -> None:
@@ -368,7 +368,7 @@ class Session:
         """
         self._runtime.check_open()
         chain = (type(name) is str and self._table.chains.get(name)) or self._chain(_name(name))
-        if self._runtime.awaited(name) if chain is None else not chain.at_once:
+        if self._runtime.may_appear(name) if chain is None else not chain.at_once:
             return None
         # Large arguments are checked in a thread, which needs an event loop.
         if arguments is not None and is_large(arguments, DEPTH):
@@ -520,7 +520,7 @@ class Session:
         chain = self._chain(name)
         if chain is not None and chain.lasting:
             return chain
-        if self._runtime.awaited(name) is None:
+        if not self._runtime.may_appear(name):
             return chain
         await self._runtime.discover_for(name)
         return self._chain(name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
 from toolcrib.core.model import NOTHING, Descriptor
@@ -29,6 +29,9 @@ from toolcrib.loading.snapshot import LoadedProject, PendingDescriptor
 from toolcrib.registry.catalog import Card, Rule, flags_of
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.security.trust import Trust, TrustPolicy, WorkspaceContents
+
+if TYPE_CHECKING:
+    from toolcrib.loading.python_sources import ModuleTools, PythonSource
 
 
 def apply_profile(
@@ -72,6 +75,16 @@ def apply_profile(
     return registry.closed("; ".join(filter(None, (error.message, error.hint))), place)
 
 
+def completed_tools(registry: Registry, kinds: Executors) -> Iterator[Descriptor]:
+    """Yield the tools whose schemas only their binding knows, such as those of Python functions in files."""
+    cards = registry.cards
+    modes = {card.mode for card in cards.values()}
+    modes = {mode for mode in modes if mode is not None and kinds.may_complete(mode)}
+    for name in [name for name, card in cards.items() if card.mode in modes]:
+        if kinds.completes(tool := registry[name]):
+            yield tool
+
+
 def check_offer(registry: Registry, stock: LoadedProject) -> Iterator[Problem]:
     """Yield a warning if there are tools but all of them are disabled or outside the active toolset."""
     if registry and not registry.query() and not registry.why_closed:
@@ -101,10 +114,12 @@ def _asked_in_vain(
     return ConfigurationError(message, code="unknown_toolset", hint=hint), place
 
 
-def listings_of(stock: LoadedProject, profiles: SettingsByProfile, kinds: Kinds) -> Listings | None:
+def listings_of(stock: LoadedProject, profiles: SettingsByProfile, kinds: Executors) -> Listings | None:
     """The rows of `toolcrib list` under each profile; None if there are errors to report."""
     if stock.project_error or any(problem.severity == "error" for problem in stock.problems):
         return None
+    if any(completed_tools(stock.registry, kinds)):
+        return None  # a list shows what the cache of definitions says about them
     named = profiles.named
     return (
         _listing(stock, profiles.default, kinds),
@@ -215,7 +230,9 @@ class OpenRequest(NamedTuple):
         watched: Whether to watch files while the runtime is open in an `async with` block.
         servers: MCP servers in addition to those in files.
         trust: What is trusted without a stored decision.
-        remembers: Whether cached tool lists of servers may be used; for commands that only list.
+        remembers: Whether cached tool lists of servers and definitions of Python tools may be used; for commands that
+            only list.
+        modules: Python sources in addition to those in files.
     """
 
     paths: tuple[str, ...] = ()
@@ -227,6 +244,7 @@ class OpenRequest(NamedTuple):
     servers: Mapping[str, Server] = NOTHING
     trust: TrustPolicy = TrustPolicy()
     remembers: bool = False
+    modules: tuple[str, ...] = ()
 
 
 class StartupState(NamedTuple):
@@ -258,7 +276,8 @@ def start(asked: OpenRequest, executors: Executors | None = None, trust: Trust |
     """
     # An index records the block schemas of the installed modes and the servers in files, so neither custom
     # modes nor servers of the program can use it.
-    index = default_index() if asked.indexed and executors is None and not asked.servers else None
+    plain = executors is None and not asked.servers and not asked.modules
+    index = default_index() if asked.indexed and plain else None
     key = index_key(asked.paths, asked.also) if index is not None else None
     trust = trust or Trust()
     if index is None or key is None:
@@ -279,6 +298,8 @@ def start_again(
     before: LoadedProject,
     offered: Mapping[str, Catalogue] = NOTHING,
     trust: Trust | None = None,
+    *,
+    imported: Mapping[PythonSource, ModuleTools] | None = None,
 ) -> StartupState:
     """Read a project again; broken documents keep their last good version.
 
@@ -288,11 +309,12 @@ def start_again(
         before: The active project.
         offered: Maps each listed MCP server to what it offers.
         trust: As for `start`.
+        imported: The tools of the Python sources that were imported.
 
     Raises:
         ConfigurationError: Two of the paths are projects, or the profile or a mode is unknown.
     """
-    return _read(asked, executors, trust or Trust(), before=before, offered=offered)
+    return _read(asked, executors, trust or Trust(), before=before, offered=offered, imported=imported)
 
 
 def start_over(
@@ -362,6 +384,7 @@ def _read(
     *,
     before: LoadedProject | None = None,
     offered: Mapping[str, Catalogue] = NOTHING,
+    imported: Mapping[PythonSource, ModuleTools] | None = None,
 ) -> StartupState:
     from toolcrib.engine.open_project import open_project  # noqa: PLC0415 -- as above
     from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- a start from an index reads no documents
@@ -374,6 +397,8 @@ def _read(
             before,
             servers=asked.servers,
             offered=offered,
+            modules=asked.modules,
+            imported=imported,
             permits=None if trust.policy.everything else trust.permits_data,
             remembers=asked.remembers,
         )
@@ -414,7 +439,7 @@ def _is_whole(stock: LoadedProject) -> bool:
     """Whether the project depends on files alone."""
     # An index is validated by file fingerprints, which cannot show that the answer of a server has changed.
     named = stock.project.servers if stock.project is not None else NOTHING
-    known = not stock.unlisted and not stock.waiting and not stock.remembered
+    known = not stock.unlisted and not stock.waiting and not stock.remembered and not stock.python
     return known and stock.servers == named
 
 

@@ -64,8 +64,8 @@ def _changes(tools: Runtime | Session, fingerprints: Mapping[str, str]) -> Itera
     for name, fingerprint in fingerprints.items():
         tool = tools.registry.get(name)
         if tool is None:
-            # A server that was not asked yet may offer it.
-            if not (isinstance(tools, Runtime) and engine_of(tools).awaited(name)):
+            # A server that was not asked yet, or a module that was not imported yet, may offer it.
+            if not (isinstance(tools, Runtime) and engine_of(tools).may_appear(name)):
                 yield f"`{name}` does not exist"
         elif fingerprint_of(tool) != fingerprint:
             yield f"`{name}` has changed"

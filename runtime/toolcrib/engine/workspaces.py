@@ -16,6 +16,7 @@ from toolcrib.loading.scenarios.model import NO_PROVIDER
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.loading.snapshot import LoadedProject, Model
 from toolcrib.security.trust import (
+    ModuleHome,
     PackContent,
     ServerHome,
     Trust,
@@ -23,11 +24,13 @@ from toolcrib.security.trust import (
     Workspace,
     WorkspaceContents,
     subject_of_data,
+    subject_of_module,
     subject_of_server,
 )
 from toolcrib.security.trust_needs import Need, needs_of_agent, needs_of_settings
 
 if TYPE_CHECKING:
+    from toolcrib.loading.python_sources import PythonSource
     from toolcrib.loading.scenarios.model import Scenario
 
 
@@ -66,7 +69,13 @@ def contents_of(
         packs=cache(partial(_pack_content, stock, base)),
         servers=_homes(stock, own),
         own=own,
+        modules={name: home_of_module(source) for name, source in stock.owners.items()},
     )
+
+
+def home_of_module(source: PythonSource) -> ModuleHome:
+    """A Python source, as trust sees it."""
+    return ModuleHome(source.name, source.module, source.file, source.place)
 
 
 def _workspaces(stock: LoadedProject, paths: Sequence[str], base: str) -> Iterator[Workspace]:
@@ -136,6 +145,8 @@ def _subjects(stock: LoadedProject, executors: Executors, trust: Trust) -> Itera
     for name, server in stock.servers.items():
         if name not in contents.own:
             yield subject_of_server(server, contents.servers[name])
+    for module in stock.python:
+        yield subject_of_module(home_of_module(module))
     for tool in stock.registry.values():
         yield subject_of_tool(tool, executors, trust)
     for user, source, place, said in stock.models:
@@ -163,6 +174,9 @@ def subject_of_tool(
     already. In any other workspace it does need trust, so that files of one folder cannot control the servers
     of another.
     """
+    home = trust.contents.modules.get(tool.name)
+    if home is not None:
+        return subject_of_module(home, f"tool {tool.name}")
     modes = tool.bindings if mode is None else (mode,)
     remotes = {each: executors.remote_of(each, tool.name, tool.bindings.get(each)) for each in modes}
 

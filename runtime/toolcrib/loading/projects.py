@@ -212,9 +212,10 @@ def _check_sources(sources: Any) -> Iterator[Problem]:
         if "version" in written:
             yield from check_range(written["version"], f"{pointer}/version")
         # `./tools` and `tools/` are the same source.
-        name = posixpath.normpath(path) if path else f"pack {written['pack']}"
+        kind = "pack" if "pack" in written else "python"
+        name = posixpath.normpath(path) if path else f"{kind} {written[kind]}"
         if name in first:
-            message = f"duplicate source `{excerpt(path or written['pack'])}`, already number {first[name] + 1} of the list"
+            message = f"duplicate source `{excerpt(path or written[kind])}`, already number {first[name] + 1} of the list"
             yield Problem(
                 code="duplicate_name", message=message, pointer=pointer, hint="list each source once"
             )
@@ -251,8 +252,9 @@ class SourceEntry:
     """A source of tools of a project.
 
     Attributes:
-        path: Folder, pack or file, relative to the project's folder; empty for an installed pack.
-        pack: Name of an installed pack; empty for a path.
+        path: Folder, pack or file, relative to the project's folder; empty for another kind of source.
+        pack: Name of an installed pack; empty for another kind of source.
+        python: A module, or the name of an entry point; empty for another kind of source.
         version: Accepted versions of the pack: `>=1.2,<2`; empty for any.
         namespace: Prefix of the names of its tools, without `__`; empty for none.
         optional: Whether the source may be missing.
@@ -261,6 +263,7 @@ class SourceEntry:
 
     path: str = ""
     pack: str = ""
+    python: str = ""
     version: str = ""
     namespace: str = ""
     optional: bool = False

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.fingerprints import FileFingerprints
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
+    from toolcrib.loading.python_sources import PythonSource
     from toolcrib.loading.scenarios.model import Scenario
 
 
@@ -68,6 +69,11 @@ class LoadedProject(NamedTuple):
         unread: `file:line` of the first error of each file that is unreadable as a whole.
         unprovided: Scenarios that only run with a provider from the command line.
         of_providers: The problems that have no effect if the agents get such a provider.
+        python: The Python sources, in load order.
+        unimported: Those of them whose tools are not known.
+        recalled: Name of a Python source whose tools are known from the cache only -> time of their import, and whether
+            its files have changed since.
+        owners: Name of a tool from a Python source -> that source.
     """
 
     registry: Registry
@@ -98,6 +104,10 @@ class LoadedProject(NamedTuple):
     unread: tuple[str, ...] = ()
     unprovided: tuple[Scenario, ...] = ()
     of_providers: tuple[Problem, ...] = ()
+    python: tuple[PythonSource, ...] = ()
+    unimported: tuple[PythonSource, ...] = ()
+    recalled: Mapping[str, tuple[str, bool]] = NOTHING
+    owners: Mapping[str, PythonSource] = NOTHING
 
     @property
     def project(self) -> Project | None:

@@ -86,7 +86,8 @@ class ProviderMiddleware:
         session = engine_of(runtime).default_session if isinstance(runtime, Runtime) else runtime
         registry = _within(session.registry, config.toolset)
         # Without the tools of unlisted servers, the policy would seem to name unknown tools; check it later.
-        self._is_known = not (isinstance(runtime, Runtime) and engine_of(runtime).undiscovered)
+        engine = engine_of(runtime) if isinstance(runtime, Runtime) else None
+        self._is_known = engine is None or not (engine.undiscovered or engine.unimported)
         check_setup(provider, policy, config, registry if self._is_known else None)
         self._provider = provider
         self._session = session

@@ -134,6 +134,7 @@ class WorkspaceContents(NamedTuple):
         packs: Returns the content of a pack outside of a project, given the root of the pack.
         servers: Name of a configured server -> the file that it belongs to, and its source.
         own: Names of the servers that the program passed itself.
+        modules: Name of a tool of a Python source -> the source.
     """
 
     base: str = ""
@@ -144,6 +145,23 @@ class WorkspaceContents(NamedTuple):
     packs: Callable[[str], PackContent] | None = None
     servers: Mapping[str, ServerHome] = NOTHING
     own: Collection[str] = ()
+    modules: Mapping[str, ModuleHome] = NOTHING
+
+
+class ModuleHome(NamedTuple):
+    """A Python source, whose module is imported once it is trusted.
+
+    Attributes:
+        name: Name of the source.
+        module: The module.
+        file: The project file that names it.
+        place: `file:line` of its entry.
+    """
+
+    name: str
+    module: str
+    file: str
+    place: str
 
 
 class ServerHome(NamedTuple):
@@ -609,6 +627,28 @@ def subject_of_server(server: Server, home: ServerHome | None = None) -> TrustSu
         (file,),
         lambda workspace: needs_of_server(server, workspace.folder),
         settings=bool(server.url),
+    )
+
+
+def subject_of_module(home: ModuleHome, user: str = "") -> TrustSubject:
+    """A Python source, or a tool of it, as a trust subject.
+
+    Args:
+        home: The source.
+        user: The tool; empty for the source.
+    """
+    from toolcrib.security.trust_needs import need_of_import  # noqa: PLC0415 -- as above
+
+    # Only the import counts: code that may run can do whatever the blocks of its tools say.
+    return TrustSubject(
+        user or f"source {home.name}",
+        (home.file,),
+        lambda workspace: [
+            need_of_import(
+                home.module, "source of tools", workspace.folder, f"source {home.name}", home.place
+            )
+        ],
+        settings=bool(user),
     )
 
 

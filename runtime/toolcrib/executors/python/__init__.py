@@ -96,6 +96,11 @@ class PythonExecutor:
         """Whether the function provides the schemas of a tool, so that they are known once it is bound."""
         return unwritten_schema(descriptor) and not isinstance(descriptor.bindings[MODE], DeclaredBlock)
 
+    def plays_examples(self, descriptor: Descriptor) -> bool:
+        """Whether examples are played: unless the annotations allow destructive effects."""
+        annotated = "annotations" in descriptor.origin.written
+        return descriptor.annotations.read_only or not (annotated and descriptor.annotations.destructive)
+
     def bind(self, descriptor: Descriptor) -> BoundFunction:
         """Import the function, and check that the descriptor fits it.
 

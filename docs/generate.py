@@ -600,6 +600,7 @@ FINER_CODES = (
     ),
     ("no_schema", "unavailable", "A type of the Python function has no JSON Schema."),
     ("initialise_failed", "unavailable", "`initialise` of the Python tool raised an exception."),
+    ("import_failed", "unavailable", "The tool may be in a Python source that cannot be imported."),
     (
         "missing_dependency",
         "unavailable",

@@ -21,6 +21,7 @@ SECRET = "canary-6b1f0c-secret"
 
 PROJECT = """
 project: hostile
+sources: [descriptors, {python: evil_hooks}]
 egress: {allow: ["127.0.0.1:%(port)s"]}
 origins: {"https://api.example.com": "http://127.0.0.1:%(port)s"}
 servers_from: .mcp.json

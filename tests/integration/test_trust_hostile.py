@@ -40,6 +40,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("call", "sign"),
         ("call", "run_code"),
         ("call", "run_code", "--dry-run"),
+        ("call", "tool_of_a_source"),
         ("call", "token"),
         ("call", "ask_program"),
         ("call", "program__anything"),
@@ -177,6 +178,7 @@ def test_mocks_still_work_and_one_message_says_what_would_happen(canaries):
         f"contact  http://127.0.0.1:{canaries.port}",
         "${file:~/.ssh/id_rsa} for server program",
         "import   evil_hooks:sign",
+        "import   evil_hooks as source of tools",
         "then run `toolcrib trust`",
     ):
         assert told in done.stderr

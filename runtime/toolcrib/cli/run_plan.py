@@ -153,10 +153,12 @@ class RunPlan(NamedTuple):
         return sorted(found, key=lambda each: (each.source, each.line))
 
     def _unreached(self, runtime: Runtime) -> Iterator[NotRun]:
-        """Scenarios that call a tool of a server that could not be queried."""
+        """Scenarios that call a tool of a server that could not be queried, or of a module that was not imported."""
         for scenario in self._chosen(engine_of(runtime).stock.postponed):
             origin = scenario.origin
-            ends = [engine_of(runtime).not_found(name, runtime.registry) for name in tools_of(scenario)]
+            # An agent may name its tools in the policy only.
+            names = tools_of(scenario) or ["*"]
+            ends = [engine_of(runtime).not_found(name, runtime.registry) for name in names]
             # A server that is down or denied explains why its tools are unknown; "not found" does not.
             why = next((end for end in ends if end.outcome is not Outcome.NOT_FOUND), ends[0])
             code = why.error.code if why.error is not None else why.outcome.value

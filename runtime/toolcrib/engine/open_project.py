@@ -484,14 +484,17 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     ]
     for scenario in loaded.scenarios:
         full = with_namespace(scenario, registry.cards)
-        if (unlisted or unimported) and _awaits_tools(full, registry, unlisted, unimported=unimported):
-            postponed.append(full)  # its tools may exist once the servers are listed and the modules imported
+        if unlisted and _awaits_servers(full, registry, unlisted):
+            postponed.append(full)  # its tools may exist once the servers are listed
             continue
         faults = check_links(full, registry, kinds, loaded.refused, loaded.unread)
         if full.agent is not None:
             from toolcrib.loading.scenarios.agent_checks import check_prompt  # noqa: PLC0415 -- most scenarios have none
 
             faults += check_prompt(full, loaded.packs)
+        if unimported and any(fault.code == "unknown_tool" for fault in faults):
+            postponed.append(full)  # its tools may exist once the modules are imported
+            continue
         problems += faults
         error = next((fault for fault in faults if fault.severity == "error"), None)
         if error is not None:
@@ -523,13 +526,11 @@ def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None 
     return stock._replace(problems=sorted_problems(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
 
 
-def _awaits_tools(
-    scenario: Scenario, registry: Registry, unlisted: Collection[str], *, unimported: bool
-) -> bool:
-    """Whether a scenario can only be checked against tools of servers or modules that are not known yet."""
+def _awaits_servers(scenario: Scenario, registry: Registry, unlisted: Collection[str]) -> bool:
+    """Whether a scenario can only be checked against the tools of servers that are not listed yet."""
 
     def awaited(name: str) -> bool:
-        return name not in registry and (unimported or server_of(name, unlisted) is not None)
+        return name not in registry and server_of(name, unlisted) is not None
 
     if any(map(awaited, tools_of(scenario))):
         return True
@@ -538,7 +539,7 @@ def _awaits_tools(
     policy = scenario.agent.policy
     if policy.tool_choice != "required" or any(allows(policy, tool) for tool in registry.cards):
         return awaited(policy.tool_choice)
-    return unimported or any(is_of_unlisted(glob, unlisted) for glob in policy.allow)
+    return any(is_of_unlisted(glob, unlisted) for glob in policy.allow)
 
 
 def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]:

@@ -282,26 +282,20 @@ def listed(serving: Serving, rounds: int) -> Iterator[Row]:
 def listed_by_sdk(serving: Serving, rounds: int) -> Iterator[Row]:
     """`tools/list` by the SDK's client, which negotiates the newest revision and validates every tool.
 
-    Its own work is most of the time. A server that repeats recorded responses shows how much.
+    Its own work is most of the time. A client without a server shows how much.
     """
-    floor = free_port()
-    recorded = [
-        sys.executable,
-        str(HERE / "peers" / "serving_recorded.py"),
-        str(floor),
-        str(serving.ports["ours"]),
-    ]
-    ports = {**serving.ports, "floor": floor}
-    urls = [f"{name}=http://127.0.0.1:{port}/mcp" for name, port in ports.items()]
-    with running(recorded, os.environ) as process:
-        serving.runner.run(ready(floor, process))
-        with Worker(python_of("mcp"), "mcp_listing", *urls) as worker:
-            times = interleaved({name: partial(worker.time, name, 1) for name in ports}, rounds)
+    urls = [f"{name}=http://127.0.0.1:{port}/mcp" for name, port in serving.ports.items()]
+    with Worker(python_of("mcp"), "mcp_listing", *urls) as worker:
+        times = interleaved(
+            {name: partial(worker.time, name, 1) for name in [*serving.ports, "floor"]}, rounds
+        )
     measure = f"tools/list of {MANY:,} tools by the SDK's client"
-    for name in [name for name in serving.ports if name in PEERS]:
+    peers = [name for name in serving.ports if name in PEERS]
+    for name in peers:
         yield Row(measure, PEERS[name].title, times["ours"], times[name], PEERS[name].sdk_listing)
-    yield Row(measure, "recorded responses (floor)", times["ours"], times["floor"], None)
-    yield Row(f"{measure}, from recorded responses", PEERS["sdk"].title, times["floor"], times["sdk"], None)
+    yield Row(measure, "no server (floor)", times["ours"], times["floor"], None)
+    for name in peers:
+        yield Row(f"{measure}, no server (floor)", PEERS[name].title, times["floor"], times[name], None)
 
 
 def started(named: Mapping[str, Words], variables: Mapping[str, str], rounds: int) -> Iterator[Row]:

@@ -107,7 +107,7 @@ async def test_what_never_waits_is_answered_with_json(served):
         _head, body = await session.sent(odd)
         assert b'"error"' in body, odd
     listed, _body = await session.sent(request("tools/list", {}, modern=False))
-    assert "text/event-stream" in listed
+    assert "application/json" in listed
 
 
 async def test_without_a_handshake_only_what_reports_its_progress_gets_events(served):

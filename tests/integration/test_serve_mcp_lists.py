@@ -58,9 +58,9 @@ async def test_pages_of_a_size(way, era, tmp_path):
 @each_way_and_era
 async def test_long_definitions_make_short_pages(way, era, tmp_path):
     """Clients refuse an event of more than 1 MiB."""
-    async with connected(way, era, write(tmp_path, many(18, "é" * 8_000))) as one:
+    async with connected(way, era, write(tmp_path, many(21, "é" * 8_000))) as one:
         found = await pages(one)
-        assert [name for page in found for name in page] == [f"tool_{index:04}" for index in range(18)]
+        assert [name for page in found for name in page] == [f"tool_{index:04}" for index in range(21)]
         assert len(found) > 1
         assert (await one.list_tools()).tools[0].description == "é" * 8_000
 

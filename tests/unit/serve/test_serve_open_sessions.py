@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-from toolcrib.serve.mcp.open_sessions import IDLE, OpenSessions
+from toolcrib.serve.mcp.open_sessions import UNSEEN, UNUSED, OpenSessions
 
 
 class Sessions:
@@ -107,8 +107,42 @@ def test_ids_that_clients_make_up_are_not_remembered_and_old_sessions_are_forgot
     sessions.use(b"forged")
     for session in (b"1", b"2", b"3"):
         sessions.open_one(session)
-    sessions.now += IDLE + 61
+    sessions.now += UNUSED + 61
     for session in (b"4", b"5", b"6"):
         sessions.open_one(session)
     # The SDK has ended the old ones; the first request for room still counted one of them.
     assert sessions.ended == [(b"1", None)]
+
+
+def test_requests_pass_the_sdk_by_until_it_has_seen_none_for_a_while():
+    sessions = Sessions()
+    sessions.open_one(b"1", "ann")
+    sessions.now += UNSEEN - 2
+    assert sessions.open.passes_by(b"1", "ann")
+    sessions.now += 2
+    assert not sessions.open.passes_by(b"1", "ann")
+    sessions.use(b"1")
+    assert sessions.open.passes_by(b"1", "ann")
+
+
+def test_a_request_of_another_user_or_of_no_session_does_not_pass_the_sdk_by():
+    sessions = Sessions()
+    sessions.open_one(b"1", "ann")
+    sessions.open_one(b"2", "ann")
+    sessions.open.ended(b"2")
+    for session, user in ((b"1", "bob"), (b"1", None), (b"2", "ann"), (b"3", None)):
+        assert not sessions.open.passes_by(session, user)
+
+
+def test_a_request_that_passes_by_is_a_use_of_its_session():
+    sessions = Sessions()
+    for session in (b"1", b"2", b"3"):
+        sessions.open_one(session)
+    assert sessions.open.passes_by(b"1", None)
+    sessions.open_one(b"4")
+    assert sessions.ended == [(b"2", None)]
+    with sessions.open.in_use(b"3"):
+        assert sessions.open.passes_by(b"3", None)
+        sessions.open_one(b"5")
+        sessions.open_one(b"6")
+    assert sessions.ended == [(b"2", None), (b"1", None), (b"4", None)]

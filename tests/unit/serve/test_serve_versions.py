@@ -240,6 +240,28 @@ module.StreamableHTTPSessionManager.__init__ = once
                 assert texts(await one.call_tool("echo", {"text": "a"})) == ["a"]
 
 
+async def test_an_sdk_whose_runner_is_made_differently_answers_through_its_transport(tmp_path):
+    text = """
+import mcp.server.runner as module
+
+made = module.ServerRunner.__init__
+
+def renamed(self, server, connection, state, **named):
+    made(self, server, connection, state, **named)
+
+module.ServerRunner.__init__ = renamed
+"""
+    async with serve(write(tmp_path / "tools", BASICS), env=without(tmp_path, text)) as served:
+        line = await served.until_said("warning")
+        assert line == (
+            "toolcrib: warning: calls in sessions with a handshake are slower, because "
+            f"mcp {MCP} has no `ServerRunner(server=, connection=, lifespan_state=)`\n"
+        )
+        async with client(served.url, "legacy") as one:
+            for _ in range(2):
+                assert texts(await one.call_tool("echo", {"text": "a"})) == ["a"]
+
+
 def test_an_sdk_without_a_name_that_is_imported_is_refused_with_that_name(tmp_path):
     text = "import mcp.server.subscriptions as module\ndel module.ListenHandler"
     said = refused(tmp_path, without(tmp_path, text))

@@ -11,20 +11,26 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 IDLE: Final = 30 * 60.0
-"""Seconds until an unused session of a handshake revision ends."""
+"""Minimum time until an unused session of a handshake revision ends, in seconds."""
 
 SESSION_HEADER: Final = b"mcp-session-id"
 
-_FORGOTTEN: Final = IDLE + 60.0
+UNSEEN: Final = 3 * 60.0
+"""Seconds during which requests of a session may pass the SDK by."""
+
+UNUSED: Final = IDLE + UNSEEN
+"""Seconds after the last request that the SDK has seen until it ends the session."""
+
+_FORGOTTEN: Final = UNUSED + 60.0
 """Seconds after which a session was surely ended by the SDK, which reports no end."""
 
 
 class _Session:
-    __slots__ = ("busy", "since", "user")
+    __slots__ = ("busy", "seen", "since", "user")
 
     def __init__(self, since: float, user: object) -> None:
         self.busy = 1
-        self.since = since
+        self.seen = self.since = since
         self.user = user
 
 
@@ -59,7 +65,23 @@ class OpenSessions:
         try:
             yield
         finally:
+            kept.seen = self._now()
             self._release(session, kept)
+
+    def passes_by(self, session: bytes, user: object) -> bool:
+        """Whether a request of a session needs not be shown to the SDK. It then counts as the last use of the session.
+
+        The SDK sees one request in `UNSEEN` seconds, or it would end the session, and all requests of other users, to
+        refuse them.
+        """
+        kept = self._known.get(session)
+        now = self._now()
+        if kept is None or kept.user is not user or now - kept.seen > UNSEEN:
+            return False
+        if not kept.busy:
+            self._known[session] = self._known.pop(session)
+            kept.since = now
+        return True
 
     @contextmanager
     def opening(self, user: object) -> Iterator[Callable[[bytes], None]]:

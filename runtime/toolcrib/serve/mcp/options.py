@@ -13,10 +13,10 @@ from toolcrib.core.model import INPUT_SIZE
 Say: TypeAlias = Callable[[str], None]
 """Prints one line for the user; never writes to the stream that carries the protocol."""
 
-PAGE_TOOLS: Final = 1000
+PAGE_TOOLS: Final = 2000
 """Maximum number of tools on a page of `tools/list`."""
 
-PAGE_BYTES: Final = 768 * 1024
+PAGE_BYTES: Final = 960 * 1024
 """Maximum JSON size of a page in bytes, unless a single tool is larger: clients refuse events over 1 MiB."""
 
 MOST_BODY: Final = INPUT_SIZE

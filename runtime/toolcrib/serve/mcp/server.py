@@ -31,7 +31,9 @@ from toolcrib import __version__
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Result
 from toolcrib.engine import engine_of
+from toolcrib.engine.middleware.arguments import DEPTH
 from toolcrib.engine.session import Session
+from toolcrib.schema.validation.json_values import is_large
 from toolcrib.serve.mcp.client_sessions import (
     LONGEST_NAME,
     META_KEY,
@@ -39,6 +41,7 @@ from toolcrib.serve.mcp.client_sessions import (
     ClientSessions,
     InvalidName,
 )
+from toolcrib.serve.mcp.immediate_requests import ImmediateRequests
 from toolcrib.serve.mcp.lifecycle import frozen_heap
 from toolcrib.serve.mcp.messages import COMPLETE, render_result
 from toolcrib.serve.mcp.options import Options, Say
@@ -195,6 +198,7 @@ class ToolServer:
     Attributes:
         sdk: The SDK's server, run by the transports.
         calls: The calls in flight.
+        immediate: Requests over HTTP that never wait.
         pages: The placeholders of a transport with a single stream; None if each request has its own.
         missing_connection: What the installed SDK lacks to tell the connections of requests apart, if anything.
     """
@@ -224,6 +228,7 @@ class ToolServer:
         self._listen = ListenHandler(self._bus)
         fresh = FRESH_CHANGING if self._changes else FRESH
         self.sdk = self._made(CacheHint(fresh, "public" if shared else "private"))
+        self.immediate = ImmediateRequests(self.sdk)
         for conflict in self._listing_of(options.toolset, modern=True).conflicts.values():
             raise ConfigurationError(conflict.message, code="session_conflict", hint=conflict.hint)
 
@@ -333,10 +338,12 @@ class ToolServer:
         session, arguments = found
         return await self.calls.run(session, name, arguments, _trace_of(meta), report)
 
-    def answers_at_once(self, name: str) -> bool:
-        """Whether a tool, under a name that clients use, was called before and never waits."""
+    def answers_at_once(self, name: str, arguments: JSON) -> bool:
+        """Whether a call never waits. Its tool, under a name that clients use, was called before."""
         listing = self._listing_of(self._options.toolset)
-        return self._clients.own("").answers_at_once(listing.named.get(name, name))
+        at_once = self._clients.own("").answers_at_once(listing.named.get(name, name))
+        # Large arguments are checked in a thread, in which the client may cancel the call.
+        return at_once and not is_large(arguments, DEPTH)
 
     def _may_appear(self, ctx: Context, name: str) -> bool:
         # A server that was unreachable at start may still provide the tool; calling it contacts the server
@@ -391,9 +398,11 @@ class ToolServer:
 
     def _opened(self, connection: Connection) -> Session:
         session = self._connections[connection] = self._runtime.session(caller="mcp")
+        self.immediate.add(connection)
 
         async def ended() -> None:
             self._connections.pop(connection, None)
+            self.immediate.remove(connection)
             await session.aclose()
 
         connection.exit_stack.push_async_callback(ended)

@@ -34,9 +34,10 @@ from toolcrib.serve.mcp.http_server import (
     limits_within_descriptors,
     refusal,
 )
+from toolcrib.serve.mcp.immediate_requests import is_plain_request, takes_json
 from toolcrib.serve.mcp.lifecycle import Shutdown, opening_line
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.serve.mcp.open_sessions import IDLE, SESSION_HEADER, OpenSessions, ending_scope
+from toolcrib.serve.mcp.open_sessions import SESSION_HEADER, UNUSED, OpenSessions, ending_scope
 from toolcrib.serve.mcp.options import (
     MOST_BODY,
     NEW_TOKEN,
@@ -54,11 +55,10 @@ if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
 _JSON_REPLY: ContextVar[bool] = ContextVar("the request gets one JSON body", default=False)
-"""Whether a call gets one JSON body instead of an event stream: calls of tools that never wait.
+"""Whether a request that never waits gets one JSON body instead of an event stream.
 
 Every client accepts both (MCP 2025-11-25, transports, sending messages). A stream can report progress before
-the answer, and pings keep it alive during a long call. It costs as much as the rest of a call: 0.73 ms a call
-with one body, 1.26 ms with a stream; since 2026-07-28, where the SDK decides late, 0.61 ms and 0.85 ms.
+the answer, and pings keep it alive during a long call. It costs as much as the rest of a call.
 """
 
 
@@ -70,32 +70,27 @@ class _JsonForThisRequest:
 
 
 JSON_FOR_THIS_REQUEST: Final = cast("bool", _JsonForThisRequest())
-"""For `json_response` of the SDK's session manager: true in requests for which `choose_reply_form` chose JSON."""
+"""For `json_response` of the SDK's session manager: true in requests for which `McpApp` chose JSON."""
 
 
-def choose_reply_form(message: JSON, at_once: Callable[[str], bool]) -> None:
-    """Choose between JSON and an event stream for the request of this task.
-
-    Only for calls within a session, or of revisions without sessions. The request that opens a session starts the
-    session's task, which inherits the context: JSON would then apply to all that the session sends.
-
-    Args:
-        message: The request.
-        at_once: Whether a tool, under a name that clients use, never waits.
-    """
-    if _can_reply_with_json(message, at_once):
-        _JSON_REPLY.set(True)
-
-
-def _can_reply_with_json(message: JSON, at_once: Callable[[str], bool]) -> bool:
-    if not isinstance(message, dict) or message.get("method") != "tools/call" or "id" not in message:
+def _never_waits(message: JSON, at_once: Callable[[str, JSON], bool]) -> bool:
+    """Whether a message is a list of tools or a call that is answered immediately, without progress."""
+    if not isinstance(message, dict) or "id" not in message:
         return False
-    params = message.get("params")
-    name = params.get("name") if isinstance(params, dict) else None
-    if not isinstance(params, dict) or not isinstance(name, str):
+    params = message.get("params", {})
+    if not isinstance(params, dict):
         return False
     meta = params.get("_meta")
-    return not (isinstance(meta, dict) and "progressToken" in meta) and at_once(name)
+    if isinstance(meta, dict) and "progressToken" in meta:
+        return False
+    if message.get("method") == "tools/list":
+        return True
+    name = params.get("name")
+    return (
+        message.get("method") == "tools/call"
+        and isinstance(name, str)
+        and at_once(name, params.get("arguments"))
+    )
 
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -139,10 +134,11 @@ class McpApp:
             json_response=JSON_FOR_THIS_REQUEST,
             max_request_body_size=MOST_BODY,
             max_sessions=most_sessions,
-            session_idle_timeout=IDLE,
+            session_idle_timeout=UNUSED,
         )
         self._open = OpenSessions(most_sessions, self._end_session, current_time)
         self._answers_at_once = server.answers_at_once
+        self._immediate = server.immediate
         self._guard = guard
         self._toolsets = toolsets
         self._tools = tools
@@ -153,6 +149,8 @@ class McpApp:
         if getattr(self.sessions, "json_response", None) is not JSON_FOR_THIS_REQUEST:
             lack = MissingMember("mcp", "StreamableHTTPSessionManager.json_response")
             yield f"warning: all calls are answered by event streams, which are slower, because {lack.message}"
+        if self._immediate.lack is not None:
+            yield f"warning: calls in sessions with a handshake are slower, because {self._immediate.lack.message}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -171,19 +169,31 @@ class McpApp:
         if answer is not None:
             await _answered(send, answer, body=scope["method"] != "HEAD")
             return
+        message: JSON = None
         if scope["method"] == "POST":
             # The body is read before the SDK sees the request: its parser accepts duplicate keys.
             body, receive = await read_body(receive)
-            answer = None if body is None else self._judged(body, headers)
-            if answer is not None:
-                await _answered(send, answer)
+            try:
+                message = None if body is None else parse_message(body)
+            except InvalidMessage as error:
+                await _answered(send, _refused(error))
                 return
         principal = scope[PRINCIPAL] = self._guard.principal_of(headers)
         if principal:
             scope["user"] = _user(principal)
-        pages = scope[PAGES] = EncodedPages()
+        scope[PAGES] = EncodedPages()
+        await self._reply(message, scope, receive, send)
+
+    async def _reply(self, message: JSON, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that may pass, in the form that suits it."""
+        session, by_handshake = _session_of(scope["headers"]), _is_handshake(scope["headers"])
+        if (session is not None or not by_handshake) and _never_waits(message, self._answers_at_once):
+            if session is not None and by_handshake and self._is_immediate(message, session, scope):
+                await self._answer(message, session, scope, send)
+                return
+            _JSON_REPLY.set(True)
         try:
-            await self._pass_on(scope, _whole(receive), _without_echo(insert_pages(send, pages)))
+            await self._pass_on(scope, _whole(receive), _without_echo(insert_pages(send, scope[PAGES])))
         except _ClientGone:
             return
 
@@ -207,18 +217,23 @@ class McpApp:
         # The client of an ended session gets 404 and opens a new one (MCP 2025-11-25, transports, session management).
         await self.sessions.handle_request(ending_scope(PATH, session, user), _no_body, _nowhere)
 
-    def _judged(self, body: bytes, headers: Headers) -> GuardAnswer | None:
-        """The answer to invalid JSON or a duplicate key; the SDK reports other errors."""
-        try:
-            message = parse_message(body)
-        except InvalidMessage as error:
-            told = {"code": error.code, "message": str(error)}
-            return GuardAnswer(
-                400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode()
-            )
-        if _session_of(headers) is not None or not _is_handshake(headers):
-            choose_reply_form(message, self._answers_at_once)
-        return None
+    def _is_immediate(self, message: Any, session: bytes, scope: Scope) -> bool:
+        """Whether a request that never waits is clearly a valid one, so that the SDK's transport is not needed for it."""
+        headers: Headers = scope["headers"]
+        named = dict(headers)
+        return (
+            len(named) == len(headers)
+            and takes_json(named)
+            and is_plain_request(message)
+            and self._immediate.has(session.decode("latin-1"))
+            and self._open.passes_by(session, scope.get("user"))
+        )
+
+    async def _answer(self, message: Any, session: bytes, scope: Scope, send: Send) -> None:
+        body = scope[PAGES].into(await self._immediate.answer(session.decode("latin-1"), message, scope))
+        told = [_JSON, (SESSION_HEADER, session), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": told})
+        await send({"type": "http.response.body", "body": body})
 
     def _routed(self, scope: Scope, path: str) -> GuardAnswer | None:
         """An answer that does not come from MCP; None to pass the request on."""
@@ -240,6 +255,11 @@ class McpApp:
         if method not in {"GET", "HEAD"}:
             return GuardAnswer(405, headers=((b"allow", b"GET, HEAD"),))
         return GuardAnswer(200, json.dumps({"status": "ok", "tools": self._tools()}).encode())
+
+
+def _refused(error: InvalidMessage) -> GuardAnswer:
+    told = {"code": error.code, "message": str(error)}
+    return GuardAnswer(400, json.dumps({"jsonrpc": "2.0", "id": error.request, "error": told}).encode())
 
 
 @cache

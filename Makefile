@@ -42,7 +42,8 @@ lint: $(VENV)/developing  ## check style, types and architecture
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/typing tests/conftest.py benchmarks/*.py conformance/*.py docs packs/workspace/workspace_tools
+	$(BIN)/python tests/typing/run.py
+	$(BIN)/mypy tests/typing/*.py tests/conftest.py benchmarks/*.py conformance/*.py docs packs/workspace/workspace_tools
 	$(BIN)/lint-imports
 
 format: $(VENV)/developing  ## lay out the code

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections.abc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Flag
 from functools import cache, lru_cache, partial, reduce
 from operator import or_
 from types import UnionType
@@ -282,6 +283,22 @@ def _generator() -> type[GenerateJsonSchema]:
         def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
             if kind == "skipped-choice":
                 raise PydanticInvalidForJsonSchema(detail)
+
+        def enum_schema(self, schema: core_schema.EnumSchema) -> dict[str, Any]:
+            made = super().enum_schema(schema)
+            if issubclass(schema["cls"], Flag):
+                # Members are combined: 3 is the value of `A | B`.
+                members = ", ".join(f"{each.value} ({each.name})" for each in schema["cls"])
+                made = {"description": f"A sum of {members}.", **made, "type": "integer", "minimum": 0}
+                made.pop("enum", None)
+                made.pop("const", None)
+            return made
+
+        def tagged_union_schema(self, schema: core_schema.TaggedUnionSchema) -> dict[str, Any]:
+            # `discriminator` is a keyword of OpenAPI with references, which the branches say themselves.
+            made = super().tagged_union_schema(schema)
+            made.pop("discriminator", None)
+            return made
 
         def is_subclass_schema(self, schema: core_schema.IsSubclassSchema) -> dict[str, Any]:
             # pydantic itself returns an empty schema here.

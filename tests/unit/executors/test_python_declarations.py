@@ -146,6 +146,18 @@ def test_the_context_is_hidden():
     assert [*properties(f)] == ["x"]
 
 
+def test_the_context_is_found_in_annotated_and_in_optional_parameters():
+    def use(
+        text: str,
+        one: Annotated[CallContext, "who calls"],
+        *,
+        two: Annotated[CallContext | None, "the same"] = None,
+    ) -> str:
+        return text
+
+    assert [*properties(use)] == ["text"]
+
+
 def test_a_field_as_default_is_read_as_pydantic_reads_it():
     def f(x: int = Field(5, ge=1, description="Count"), y: str = Field(min_length=2)) -> int: ...
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import typing
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, IntFlag
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
@@ -236,3 +237,52 @@ def test_random_types_give_back_their_values(data):
         assert Validator(kind.input_schema).judge(written)
         assert Validator(kind.output_schema).judge(written)
         assert kind.read(written) == value
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    name: str
+
+
+class Right(IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+def test_a_tagged_union_has_no_reference_in_any_keyword():
+    made = typed(Annotated[Cat | Dog, Field(discriminator="kind")])
+    assert "$defs" not in str(made.input_schema)
+    assert made.read({"kind": "dog", "name": "Rex"}) == Dog(kind="dog", name="Rex")
+    assert not Validator(made.input_schema).judge({"kind": "bird"})
+
+
+def test_flags_may_be_combined():
+    made = typed(Right)
+    assert made.input_schema == {
+        "title": "Right",
+        "description": "A sum of 1 (READ), 2 (WRITE).",
+        "type": "integer",
+        "minimum": 0,
+    }
+    assert Validator(made.input_schema).judge(3)
+    assert made.read(3) == Right.READ | Right.WRITE
+    assert made.write(Right.READ | Right.WRITE) == 3
+
+
+def test_a_typed_dict_of_the_standard_library_may_contain_itself():
+    made = typed(list[Tree])
+    assert made.read([{"name": "a", "inside": [{"name": "b"}]}]) == [{"name": "a", "inside": [{"name": "b"}]}]
+    assert "$ref" not in str(made.input_schema)
+    assert made.input_schema["items"]["required"] == ["name"]
+    with pytest.raises(UnreadableValue, match="/0/inside/0/name: expected a value"):
+        made.read([{"name": "a", "inside": [{}]}])
+
+
+class Tree(typing.TypedDict):
+    name: str
+    inside: typing.NotRequired[list[Tree]]

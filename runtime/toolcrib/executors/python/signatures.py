@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from types import UnionType
-from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, CallContext, Partial, Progress, Result
@@ -219,6 +219,8 @@ def _default(kind: JsonType, value: Any) -> dict[str, JSON]:
 
 
 def _is_context(declared: Any) -> bool:
+    if get_origin(declared) is Annotated:
+        declared = get_args(declared)[0]
     return CallContext in _choices(declared)
 
 

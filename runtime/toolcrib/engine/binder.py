@@ -126,7 +126,7 @@ def over_estimate(tool: Descriptor, bound: BoundTool | None = None) -> str:
         tool: The tool.
         bound: Its binding, which may have a timeout of its own.
     """
-    if tool.estimate is NO_ESTIMATE:
+    if tool.estimate == NO_ESTIMATE:
         return ""
     from toolcrib.loading.tool_requirements import (  # noqa: PLC0415 -- few tools declare an estimate
         over_output_size,

@@ -121,7 +121,7 @@ def test_a_list_is_told_from_the_index_without_anything_that_is_slow(words, inde
 def test_a_list_that_writes_its_index_again_imports_nothing_that_is_slow(indexed, write):
     """Once the documents have rested for two seconds, their times are enough; the index says so from then on."""
     folder = Path(os.environ["TOOLCRIB_CACHE_DIR"]) / "index"
-    soon = time.time() + 3600  # however slow the first start is, the documents have not rested when it reads them
+    soon = time.time() + 3600  # the documents have not rested when the first start reads them
     os.utime("descriptors/tools.yaml", (soon, soon))
     imported_by("list")
     before = {path: path.read_bytes() for path in folder.iterdir()}

@@ -50,8 +50,8 @@ def build(
     """Build a distributable `.zip` of a pack.
 
     The pack is checked like `toolcrib validate` does, and nothing is written if a check finds an error. The archive
-    contains the documents of the pack, the data files that they reference, its licence and its readme. The same
-    contents always give the same bytes.
+    contains the documents of the pack, the data files that they reference, the Python modules that its tools name and
+    import, its licence and its readme. The same contents always give the same bytes.
     """
     parcel = _read(ctx, folder, also)
     target = _target(parcel, Path(folder), output)

@@ -23,6 +23,7 @@ from toolcrib.cli.options import (
 )
 from toolcrib.cli.output import plural, write_atomically
 from toolcrib.core.model import Descriptor
+from toolcrib.core.pointers import file_and_line
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.formats.python_stubs import MARK, DocumentState, generate_stubs
@@ -108,7 +109,9 @@ def _documents(tools: Iterable[Descriptor], file: Path | None) -> dict[str, Docu
     """The documents of tools that are files, by their paths relative to the folder of the module."""
     folder = Path() if file is None else file.parent
     found = {}
-    for source in sorted({tool.origin.source for tool in tools}):
+    origins = [tool.origin for tool in tools]
+    overridden = {file_and_line(place)[0] for origin in origins for place in origin.overrides}
+    for source in sorted({origin.source for origin in origins} | overridden):
         # A document of a server or a zip file has no file of its own.
         with suppress(OSError):
             found[_relative(source, folder)] = DocumentState.of(Path(source).read_bytes())

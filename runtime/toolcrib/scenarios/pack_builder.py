@@ -11,11 +11,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
+from toolcrib.executors.python.declarations import MODE
 from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, is_outside, pack_file
 from toolcrib.loading.fingerprints import FileTracker
@@ -23,6 +25,7 @@ from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import DocumentReader, LoadedDocuments
 from toolcrib.loading.sources import Folders, SourcePath, add_contents
 from toolcrib.scenarios.self_check import run_self_check
+from toolcrib.security.program_files import files_of_module
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy
 
 _BESIDE = re.compile(r"(?i)(licen[cs]e|copying|notice|readme|changelog|authors)([.-].*)?")
@@ -182,11 +185,11 @@ def _no_pack(source: str) -> Problem:
 def _contents(
     folder: Path, read: Iterable[str], loaded: LoadedDocuments
 ) -> tuple[dict[str, bytes], list[Problem]]:
-    """Collect the files to include: recognised documents, the files that they reference, and licences."""
+    """Collect the files to include: recognised documents, the files and code that they reference, and licences."""
     # Files that were read but not recognised, such as the configuration of a CI service, are not part of the
     # pack.
     strangers = {problem.source for problem in loaded.problems if problem.code == "unrecognised_file"}
-    wanted = {os.path.realpath(path) for path in read if path not in strangers}
+    wanted = {os.path.realpath(path) for path in (*read, *_modules(folder, loaded)) if path not in strangers}
     contents: dict[str, bytes] = {}
     problems = []
     for name in sorted(_names(folder)):
@@ -201,6 +204,15 @@ def _contents(
         else:
             problems.append(fault)
     return contents, problems
+
+
+def _modules(folder: Path, loaded: LoadedDocuments) -> Iterator[str]:
+    """Yield the Python files in a pack that its tools name, and those that these import."""
+    root = os.path.realpath(folder)
+    blocks: list[Any] = [tool.bindings[MODE] for tool in loaded.tools if MODE in tool.bindings]
+    for module in {block["call"].partition(":")[0] for block in blocks}:
+        for name in files_of_module(module, root).digests:
+            yield os.path.join(root, name)
 
 
 def _fault(path: Path, name: str, folder: Path) -> Problem | None:

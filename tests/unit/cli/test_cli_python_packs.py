@@ -96,3 +96,23 @@ async def test_two_packs_with_modules_of_one_name_do_not_run_each_others_code(pr
     assert ran.value == ("one x" if ran is answers[0] else "two x")
     assert (refused.outcome, refused.error.code) == (Outcome.UNAVAILABLE, "missing_hook")
     assert "has a module `code_of_both`, and " in refused.message
+
+
+def test_a_built_pack_contains_the_modules_that_its_tools_name_and_import(project, toolcrib):
+    files = contents("code_of_built")
+    files["code_of_built.py"] = (
+        "from code_of_part import word\n\ndef say(text: str) -> str:\n    return f'{word} {text}'\n"
+    )
+    files |= {"code_of_part/__init__.py": "word = 'part'\n", "unused.py": "", "code_of_part/unused.py": ""}
+    write_folder(project / "source", files)
+    built = toolcrib("pack", "build", "source", "--output", "packs/talking.zip")
+    assert built.exit_code == 0, built.stderr
+    with ZipFile(project / "packs" / "talking.zip") as archive:
+        assert archive.namelist() == [
+            "code_of_built.py",
+            "code_of_part/__init__.py",
+            "pack.yaml",
+            "tools/say.tool.yaml",
+        ]
+    toolcrib("trust", "--yes")
+    assert toolcrib("call", "say", "text=you", "--pack", "packs/talking.zip").stdout == "part you\n"

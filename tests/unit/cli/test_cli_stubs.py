@@ -236,3 +236,12 @@ def test_the_types_of_open_objects_are_not_narrower(project, toolcrib):
         "h": "HResult",
     }
     assert "class HResult(TypedDict):\n    x: str\n    y: NotRequired[JSON]\n" in written
+
+
+def test_a_stub_knows_the_documents_of_a_tool_that_another_one_overrides(project, toolcrib):
+    (project / "toolcrib.yaml").write_text("project: p\nsources: [descriptors, own]\n", encoding="utf-8")
+    (project / "own").mkdir()
+    override = "name: get_forecast\noverride: true\ntimeout: 3s\n"
+    (project / "own" / "o.tool.yaml").write_text(override, encoding="utf-8")
+    toolcrib("stubs", "--out", "tools.py")
+    assert [*imported("tools.py").Tools._documents] == ["descriptors/t.tool.yaml", "own/o.tool.yaml"]

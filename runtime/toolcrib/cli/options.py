@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -293,15 +293,17 @@ def open_runtime(
     seed: int = 0,
     passthrough: bool = False,
     consents: Consents | None = None,
+    modules: Sequence[str] = (),
 ) -> Runtime:
     """Open the runtime that the command line selects. The command reports its problems.
 
-    At a terminal, missing trust is asked for when a call needs it, unless `consents` contains the answer.
+    At a terminal, missing trust is asked for when a call needs it, unless `consents` contains the answer. `modules` are
+    Python sources in addition to those of the project.
     """
     from toolcrib.cli.trust import Consents, can_ask  # noqa: PLC0415 -- `--help` and completions need none of these
     from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415 -- as above
 
-    asked = _asked_for(reading, paths)._replace(modes=modes)
+    asked = _asked_for(reading, paths)._replace(modes=modes, modules=tuple(modules))
     return read_runtime(
         asked, seed=seed, passthrough=passthrough, ask=(consents or Consents()) if can_ask() else None
     )

@@ -90,7 +90,7 @@ def open_project(
     for _ in range(1 if before is None else ATTEMPTS):
         trail = FileTracker(permits=permits)
         chosen = _SourceSelection(kinds, trail, before)
-        chosen.add(paths, also)
+        chosen.add(paths, also, needed=not modules)
         chosen.servers.update(servers)
         chosen.add_modules(modules)
         fixture = chosen.project.fixture if chosen.project is not None else NO_FIXTURE
@@ -230,10 +230,16 @@ class _SourceSelection:
             LOCK_FILE,
         )
 
-    def add(self, paths: Sequence[str], also: Sequence[str]) -> None:
-        """Add the paths, or what is found without paths, then the further paths, without duplicates."""
+    def add(self, paths: Sequence[str], also: Sequence[str], *, needed: bool = True) -> None:
+        """Add the paths, or what is found without paths, then the further paths, without duplicates.
+
+        Args:
+            paths: The paths.
+            also: The further paths.
+            needed: Whether it is an error if nothing is found and there are no further paths.
+        """
         if not paths:
-            self._add_found(needed=not also)
+            self._add_found(needed=needed and not also)
         for path in (*paths, *also):
             if self._add_servers_of(path):
                 continue

@@ -7,9 +7,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import JSON, Annotations, Descriptor
+from toolcrib.core.protocols import Kinds
 from toolcrib.core.text import format_size
+from toolcrib.formats.yaml_writer import yaml_of
 from toolcrib.loading.settings import tool_limits
+from toolcrib.loading.sources import parse
 
 _DEFAULTS: Final = Descriptor._field_defaults
 
@@ -85,8 +89,35 @@ def document_of(tool: Descriptor) -> dict[str, JSON]:
         value = getattr(tool, key)
         if value != default or (key == "output_schema" and key in tool.origin.written):
             written = _WRITERS[key](tool) if key in _WRITERS else _plain(value)
-            document |= {} if written in ({}, []) else {key: written}
+            # A writer leaves out the parts that have their defaults.
+            document |= {} if key in _WRITERS and written in ({}, []) else {key: written}
     return document
+
+
+def descriptor_text(tool: Descriptor, kinds: Kinds) -> str:
+    """The text of the descriptor file of a tool, which was read back and compared.
+
+    Args:
+        tool: The tool.
+        kinds: The block schemas and checks of the modes.
+
+    Raises:
+        DocumentError: The text does not describe the tool completely, such as a mock that reads another file.
+    """
+    document = document_of(tool)
+    text = "".join(f"{line}\n" for line in yaml_of(document))
+    read = parse(f"{tool.name}.tool.yaml", text, kinds)
+    errors = [problem for problem in read.problems if problem.severity == "error"]
+    if errors:
+        raise DocumentError(errors)
+    again = document_of(read.tools[0])
+    lost = [key for key in {**document, **again} if document.get(key) != again.get(key)]
+    if lost:
+        keys = ", ".join(f"`{key}`" for key in lost)
+        message = f"the descriptor would not describe the tool completely: {keys}"
+        problem = Problem(code="not_exported", message=message, hint="write the descriptor yourself")
+        raise DocumentError([problem.at(tool.origin.source, tool.origin.line, 1)])
+    return text
 
 
 def _is_written(tool: Descriptor, key: str) -> bool:

@@ -63,7 +63,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("import", "promptkit", "."),
         ("import", "promptpack", "x.pack.json"),
     ],
-    "export": [("export", "promptpack")],
+    "export": [("export", "promptpack"), ("export", "descriptor"), ("export", "descriptor", "evil_hooks")],
     "stubs": [("stubs",), ("stubs", "--out", "written.py")],
     "serve": [("serve", "mcp"), ("serve", "mcp", "--mode", "live")],
     "trust": [

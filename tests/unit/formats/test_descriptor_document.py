@@ -257,3 +257,12 @@ def test_an_exported_tool_runs(tmp_path, monkeypatch):
     (tmp_path / "tools" / "add.tool.yaml").write_text(text)
     with Runtime.open(str(tmp_path / "tools"), index=False) as opened:
         assert opened.call_sync("add", {"a": 2}).value == 3
+
+
+def test_what_reading_the_file_would_change_is_an_error():
+    text = "name: a\ndescription: A.\nannotations: {read_only: false}\nlive: {method: GET, url: 'https://example.com'}\n"
+    (tool,) = parse("a.tool.yaml", text, KINDS).tools
+    with pytest.raises(DocumentError) as caught:
+        descriptor_text(tool, KINDS)
+    assert [each.code for each in caught.value.problems] == ["not_exported"]
+    assert "would not describe the tool completely: `annotations`" in str(caught.value)

@@ -20,7 +20,7 @@ SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint format docs bench conformance servers prerelease fuzz release clean
+.PHONY: help run test test-all coverage lint format docs bench conformance frameworks servers prerelease fuzz release clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -59,6 +59,9 @@ bench: $(VENV)/developing  ## measure against goals and peers, and write benchma
 
 conformance:  ## run the official MCP suite, real servers and real clients
 	@$(PYTHON) conformance/run.py $(CONFORMANCE_OPTIONS)
+
+frameworks: $(VENV)/developing  ## test the adapters to agent frameworks, each in an environment of its own
+	@$(BIN)/python conformance/frameworks.py
 
 servers:  ## list, validate and call MCP servers of the package registries
 	@$(PYTHON) conformance/servers.py $(SERVERS_OPTIONS)

@@ -71,7 +71,12 @@ def test_every_core_dependency_has_its_reason(page, project):
     assert all(on_page.values())
 
 
-IMPORTED_AS = {"pyyaml": "yaml", "jsonschema-rs": "jsonschema_rs"}
+IMPORTED_AS = {
+    "pyyaml": "yaml",
+    "jsonschema-rs": "jsonschema_rs",
+    "openai_agents": "agents",
+    "pydantic_ai_slim": "pydantic_ai",
+}
 
 
 def allowed(contract) -> list[str]:
@@ -93,10 +98,11 @@ def test_the_owners_of_foreign_packages_are_those_of_the_linter(page, owners):
 
 def test_the_owners_of_extras_are_those_of_the_linter(page, project, owners):
     section = page.partition("## Dependencies\n")[2].partition("\n## ")[0]
-    told = re.findall(r"`(\w+)`\s+\(extra\s+`(\w+)`\)\s+by\s+(`[\w.]+`(?:\s+and\s+`[\w.]+`)*)", section)
+    told = re.findall(r"`(\w+)`\s+\(extra\s+`([\w-]+)`\)\s+by\s+(`[\w.]+`(?:\s+and\s+`[\w.]+`)*)", section)
     assert {(extra, package) for package, extra, _owners in told} == {
-        (extra, re.split(r"[<>=~! ]", text)[0].replace("-", "_"))
+        (extra, IMPORTED_AS.get(name, name))
         for extra, texts in project["project"]["optional-dependencies"].items()
         for text in texts
+        for name in [re.split(r"[<>=~! ]", text)[0].replace("-", "_")]
     }
     assert all(owners[package] == names(those) for package, _extra, those in told)

@@ -146,8 +146,16 @@ def module_of(path: Path):
     )
 
 
+# Each imports an agent framework, which only `make frameworks` installs.
+NOT_IMPORTABLE = {"inspect_ai", "langchain", "openai_agents", "pydantic_ai"}
+
+
 def test_every_list_of_public_names_names_what_is_there():
-    lists = {path: getattr(module_of(path), "__all__", []) for path in MODULES if path.stem != "__main__"}
+    lists = {
+        path: getattr(module_of(path), "__all__", [])
+        for path in MODULES
+        if path.stem not in {"__main__", *NOT_IMPORTABLE}
+    }
     wrong = [
         (path, name) for path, names in lists.items() for name in names if not hasattr(module_of(path), name)
     ]

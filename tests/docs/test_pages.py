@@ -21,7 +21,8 @@ PAGES = [
         f"docs/{folder}/{page.name}"
         for folder in ("how-to", "explanation")
         for page in sorted((ROOT / "docs" / folder).glob("*.md"))
-        if blocks_of(page.read_text(encoding="utf-8"))
+        # `make frameworks` runs the pages of agent frameworks.
+        if blocks_of(page.read_text(encoding="utf-8")) and not page.name.startswith("use-from-")
     ),
 ]
 

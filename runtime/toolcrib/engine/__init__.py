@@ -10,8 +10,9 @@ TYPE_CHECKING = (
 )
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Engine, Runtime
+    from toolcrib.engine.session import Session
 
 
-def engine_of(runtime: Runtime) -> Engine:
-    """Return the engine of a runtime, for packages that need more than its public methods."""
-    return runtime._engine  # noqa: SLF001 -- the engine is not part of the public API
+def engine_of(tools: Runtime | Session) -> Engine:
+    """Return the engine of a runtime or session, for packages that need more than the public methods."""
+    return tools._engine  # noqa: SLF001 -- the engine is not part of the public API

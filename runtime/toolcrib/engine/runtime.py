@@ -724,9 +724,9 @@ class Engine:
                 hint="use `await runtime.call(...)`",
             )
         result = self._main.call_at_once(name, arguments)
-        return self._run(self._main.call(name, arguments)) if result is None else result
+        return self.run(self._main.call(name, arguments)) if result is None else result
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the event loop kept for synchronous code; threads take turns."""
         with self._running:
             # One loop for all synchronous calls: pooled connections and server processes belong to a loop and
@@ -850,7 +850,7 @@ class Engine:
         """The tools whose schemas only their binding knows, such as those of Python functions in files."""
         return [*completed_tools(self.registry, self.executors)]
 
-    def _complete(self) -> None:
+    def complete(self) -> None:
         """Bind the incomplete tools, so that their schemas are known before tools are listed."""
         incomplete = self.incomplete
         found = [self.chain_for(tool).tool for tool in incomplete]
@@ -1171,7 +1171,7 @@ class Engine:
         if not same:
             self._world = None  # rebuilt only if needed: a new one loses open connections and cached tokens
         self._table.swap(self._with_changes(now.registry).after(before), {})
-        self._complete()
+        self.complete()
         events = compare_registries(before, self.registry)
         self._tell(events)
         return events
@@ -1335,27 +1335,47 @@ class Engine:
 
     async def start(self) -> None:
         """List the servers that need it, and start watching files if configured."""
-        await self.import_sources()
-        unasked = self._unasked
-        if unasked:
-            self._log_down(await self.discover(*unasked))
-        self._complete()
+        await self.discover_all()
         if self._asked is not None and self._asked.watched:
             import asyncio  # noqa: PLC0415 -- as above
 
             self._watcher = asyncio.create_task(self._keep_watching())
 
+    async def discover_all(self) -> None:
+        """Import sources, and list the servers that must be listed, unless they failed before: all schemas are then known."""
+        await self.import_sources()
+        unasked = self.unasked
+        if unasked:
+            self._log_down(await self.discover(*unasked))
+        self.complete()
+
+    def why_without_schema(self, tool: Descriptor) -> str:
+        """Why only a server or a function knows the schema of a tool, and has not provided it; empty if it is known."""
+        if tool.mode and self.executors.may_complete(tool.mode) and self.executors.completes(tool):
+            return self.not_ready(tool) or f"mode `{tool.mode}` did not provide it"
+        if tool.input_schema is not True or "input_schema" in (
+            tool.origin.written | tool.origin.settings.keys()
+        ):
+            return ""
+        for mode, block in tool.bindings.items():
+            remote = self.executors.remote_of(mode, tool.name, block)
+            if remote is not None:
+                down = self.down.get(remote.server)
+                why = "has not listed its tools" if down is None else f"cannot be listed: {down.message}"
+                return f"its server `{remote.server}` {why}"
+        return ""
+
     def start_sync(self) -> None:
         """`start` for code without an event loop."""
         if self._modules is not None:
-            self._run(self.import_sources())
-        unasked = self._unasked
+            self.run(self.import_sources())
+        unasked = self.unasked
         if unasked:
-            self._log_down(self._run(self.discover(*unasked)))
-        self._complete()
+            self._log_down(self.run(self.discover(*unasked)))
+        self.complete()
 
     @property
-    def _unasked(self) -> tuple[str, ...]:
+    def unasked(self) -> tuple[str, ...]:
         """The servers that must be listed, without those that already failed."""
         return tuple(name for name in self.undiscovered if name not in self.down)
 

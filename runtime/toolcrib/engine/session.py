@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from toolcrib.engine.runtime import Engine
     from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.simulation.store import Store
 
@@ -242,6 +243,11 @@ class Session:
     def world(self) -> NetworkEnvironment:
         """The network environment of the modes: permitted hosts, origins, secrets."""
         return self._runtime.world
+
+    @property
+    def _engine(self) -> Engine:
+        # A session knows the part of its engine that calls use; `engine_of` gives the rest to other packages.
+        return cast("Engine", self._runtime)
 
     @property
     def store(self) -> Store:

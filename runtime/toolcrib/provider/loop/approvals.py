@@ -86,7 +86,7 @@ class ApprovalGate:
             return self._unknown(call.name)
         refused = refused or self._hidden(call.name)
         if refused is None and call.arguments is None:
-            return _unreadable(call)
+            return unreadable_result(call)
         if refused is None and self._rulebook.of(call.name).asks:
             return self._asked(call)
         if refused is None:
@@ -124,7 +124,7 @@ def _unfinished(call: ToolCall, finish: Finish) -> Result:
     return Result.failed(Outcome.LIMIT_EXCEEDED, why, code="answer_cut_off")
 
 
-def _unreadable(call: ToolCall) -> Result:
+def unreadable_result(call: ToolCall) -> Result:
     """Build the result of a call whose arguments are not a JSON object."""
     why = f"invalid arguments for `{call.name}`: {_why_no_object(call.written)}"
     return Result.failed(Outcome.INVALID_ARGUMENTS, why, code="not_json")

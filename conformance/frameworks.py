@@ -1,0 +1,171 @@
+"""Run agent frameworks with toolcrib's adapters, each in its own virtual environment. `make frameworks`.
+
+In each environment, the tests of the framework and its how-to are run, and the types of its adapter are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+PROJECT = HERE.parent
+BUILD = PROJECT / "build" / "frameworks"
+TESTS = HERE / "framework_tests"
+PYTEST = "pytest==9.2.0"
+
+
+class Framework(NamedTuple):
+    """An agent framework.
+
+    Attributes:
+        extra: The extra of toolcrib, which is also the name of the environment.
+        pins: What is installed, by name and version.
+        module: Its adapter in `toolcrib.frameworks`.
+        use: Code whose types must be right.
+    """
+
+    extra: str
+    pins: tuple[str, ...]
+    module: str
+    use: str
+
+    @property
+    def python(self) -> Path:
+        """The interpreter of its environment."""
+        return BUILD / self.extra / "bin" / "python"
+
+
+FRAMEWORKS = (
+    Framework(
+        "langchain",
+        ("langchain==1.5.2", "langchain-core==1.8.3", "langgraph==1.2.24"),
+        "langchain",
+        "from langchain_core.tools import BaseTool\ntools: list[BaseTool] = to_langchain(runtime, 'get_*')",
+    ),
+    Framework(
+        "pydantic-ai",
+        ("pydantic-ai-slim==2.68.0",),
+        "pydantic_ai",
+        "from pydantic_ai import Agent\nAgent('test', toolsets=[to_pydantic_ai(runtime.session())])",
+    ),
+    Framework(
+        "openai-agents",
+        ("openai-agents==0.24.0",),
+        "openai_agents",
+        "from agents import Agent\nAgent('shop', tools=[*to_openai_agents(runtime, ask=['pay'])])",
+    ),
+    Framework(
+        "inspect",
+        ("inspect-ai==0.3.285",),
+        "inspect_ai",
+        "from inspect_ai.solver import use_tools\nuse_tools(to_inspect(runtime))",
+    ),
+)
+
+
+class Failed(Exception):
+    """A command failed; the message ends with its output."""
+
+
+def run(name: str, command: Sequence[str | Path], **variables: str) -> str:
+    """Run a command, and return its output.
+
+    Raises:
+        Failed: It failed.
+    """
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "TOOLCRIB"))}
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=PROJECT,
+        env={**kept, **variables},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise Failed(f"{name}: `{' '.join(map(str, command))}` ended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def set_up(framework: Framework) -> None:
+    """Make the environment of a framework, unless it was made from the same packages.
+
+    Raises:
+        Failed: It cannot be made.
+    """
+    folder = BUILD / framework.extra
+    stamp = folder / "made-from"
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    required = [*project["dependencies"], *map(str, project["optional-dependencies"].items())]
+    parts = (sys.version, str(folder), PYTEST, *framework.pins, *required)
+    made_from = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == made_from:
+        return
+    print(f"setting up {folder.relative_to(PROJECT)} (once)", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    run(framework.extra, [sys.executable, "-m", "venv", folder])
+    toolcrib = f"{PROJECT}[{framework.extra},mcp,typed]"
+    pip = [framework.python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    run(framework.extra, [*pip, *framework.pins, PYTEST, "--editable", toolcrib])
+    stamp.write_text(made_from, encoding="utf-8")
+
+
+def check(framework: Framework) -> str:
+    """Test a framework, and return what pytest and mypy say at the end.
+
+    Raises:
+        Failed: A test failed, or a type is wrong.
+    """
+    set_up(framework)
+    started = time.monotonic()
+    test = TESTS / f"test_{framework.module}.py"
+    tests = run(
+        framework.extra,
+        [framework.python, "-m", "pytest", "-q", "-c", TESTS / "pytest.ini", test],
+        PYTHONPATH=str(PROJECT / "tests"),
+        TOOLCRIB_TRUST="all",
+        TOOLCRIB_CACHE_DIR=str(BUILD / "cache"),
+    )
+    code = (
+        f"import toolcrib.frameworks.{framework.module}\nfrom toolcrib import Runtime\n"
+        f"from toolcrib.frameworks import *\nruntime = Runtime.open()\n{framework.use}\n"
+    )
+    cache = BUILD / f"mypy-{framework.extra}"
+    mypy = [sys.executable, "-m", "mypy", "--python-executable", framework.python, "--cache-dir", cache]
+    types = run(framework.extra, [*mypy, "-c", code])
+    last = [text.strip().splitlines()[-1] for text in (tests, types)]
+    return f"{framework.extra}: {'; '.join(last)} ({time.monotonic() - started:.0f} s)"
+
+
+def main() -> int:
+    """Check all frameworks, or those that are named. Returns 1 if one of them failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    known = [each.extra for each in FRAMEWORKS]
+    parser.add_argument("names", nargs="*", choices=[*known, []], help="only these frameworks")
+    names = parser.parse_args().names or known
+    failures = 0
+    with ThreadPoolExecutor(2) as pool:
+        for future in [pool.submit(check, each) for each in FRAMEWORKS if each.extra in names]:
+            try:
+                print(future.result(), flush=True)
+            except Failed as error:
+                failures += 1
+                print(error, file=sys.stderr, flush=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Mocked calls of toolcrib and of other tool runtimes, each in its own virtual environment and process.
+"""Mocked calls and typed functions of toolcrib and of other tool runtimes, each in its own virtual environment and process.
 
 Rounds alternate over the processes. The overhead is compared: the time of a call minus the time of the tool's own work
 in the same process.
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from rounds import Row, interleaved, line
+from rounds import STRICT_ROUNDS, Row, interleaved, line
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = HERE.parent / "build" / "peers"
@@ -43,6 +43,7 @@ PACKAGES = {
     "langchain": ("langchain-core", "langchain-community", "aiohttp"),
     "mcp": ("mcp", "jsonschema-rs"),
     "fastmcp": ("fastmcp",),
+    "openai_agents": ("openai-agents",),
     "utcp": ("utcp", "utcp-http"),
     "server": ("uvloop",),
 }
@@ -54,6 +55,13 @@ PEERS = (
     Peer("fastmcp", "FastMCP in memory", 50, 300),
     Peer("utcp", "UTCP client", 500, 30),
 )
+
+FUNCTIONS = (
+    Peer("langchain", "LangChain StructuredTool", 200, 0.05),
+    Peer("fastmcp", "FastMCP in memory", 50, 0.02),
+    Peer("openai_agents", "OpenAI Agents SDK FunctionTool", 500, 0.8),
+)
+"""Peers whose tools are typed functions, each with the largest allowed ratio of whole calls."""
 
 ROUNDS = 15
 OUR_CALLS = 5_000
@@ -151,9 +159,28 @@ def rows(versions: dict[str, str] | None = None) -> Iterator[Row]:
         )
 
 
+def function_rows(versions: dict[str, str] | None = None) -> Iterator[Row]:
+    """Calls of a typed asynchronous function; adds the measured versions to `versions`."""
+    with ExitStack() as stack:
+        ours = stack.enter_context(Worker(sys.executable, "toolcrib_typed"))
+        theirs = {
+            peer.name: stack.enter_context(Worker(python_of(peer.name), peer.name)) for peer in FUNCTIONS
+        }
+        for worker in (ours, *theirs.values()):
+            (versions if versions is not None else {}).update(worker.about["versions"])
+        contenders = {
+            peer.name: (lambda peer=peer: theirs[peer.name].time("call", peer.calls)) for peer in FUNCTIONS
+        }
+        times = interleaved({"toolcrib": lambda: ours.time("call", OUR_CALLS), **contenders}, STRICT_ROUNDS)
+        for peer in FUNCTIONS:
+            yield Row(
+                "call of a typed async function", peer.title, times["toolcrib"], times[peer.name], peer.times
+            )
+
+
 if __name__ == "__main__":
     known: dict[str, str] = {}
-    found = list(rows(known))
+    found = [*rows(known), *function_rows(known)]
     print(", ".join(f"{name} {version}" for name, version in sorted(known.items())))
     for row in found:
         print(line(row))

@@ -44,6 +44,7 @@ without a goal is only informative. Compare ratios between machines, not times.
 
 - **Mocked calls.** The hand-written functions validate arguments and results only where the row says so. The overhead is
   the time of a call minus the time of the tool's own work. Every peer runs in its own virtual environment and process.
+- **Typed functions** are called with the same arguments in every peer; the ratio is that of whole calls.
 - **Stateful mocks** use a store with 1,000 orders, 500 users and 50 products. Rule selection is measured without the call
   around it.
 - **Live calls** go to one HTTP server on loopback. toolcrib validates arguments and responses; httpx gets a finished URL
@@ -120,6 +121,7 @@ def main() -> int:
         Section("calls", calls.rows()),
         Section("mocks", mocks.rows()),
         Section("peers", peers.rows(peer_versions)),
+        Section("typed functions", peers.function_rows(peer_versions)),
         Section("live", live.rows(peer_versions)),
         Section("mcp_server", serving.rows()),
         Section("mcp_client", mcp_client.rows(peer_versions)),

@@ -143,9 +143,10 @@ def check(framework: Framework) -> str:
         f"import toolcrib.frameworks.{framework.module}\nfrom toolcrib import Runtime\n"
         f"from toolcrib.frameworks import *\nruntime = Runtime.open()\n{framework.use}\n"
     )
-    cache = BUILD / f"mypy-{framework.extra}"
-    mypy = [sys.executable, "-m", "mypy", "--python-executable", framework.python, "--cache-dir", cache]
-    types = run(framework.extra, [*mypy, "-c", code])
+    use = BUILD / f"use_{framework.module}.py"
+    use.write_text(code, encoding="utf-8")
+    mypy = [sys.executable, "-m", "mypy", "--python-executable", framework.python]
+    types = run(framework.extra, [*mypy, "--cache-dir", BUILD / f"mypy-{framework.extra}", use])
     last = [text.strip().splitlines()[-1] for text in (tests, types)]
     return f"{framework.extra}: {'; '.join(last)} ({time.monotonic() - started:.0f} s)"
 

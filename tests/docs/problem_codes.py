@@ -16,6 +16,7 @@ OUTSIDE = (
     "servers/mcp/failures.py",
     "core/hooks.py",
     "formats/providers/",
+    "frameworks/",
     "core/model.py",
     "provider/",
 )

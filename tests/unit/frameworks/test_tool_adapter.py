@@ -47,6 +47,22 @@ mock: {result: "{{ args.amount }}"}
 """
 
 
+OPEN = []
+
+
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
+def opened(*arguments, **options):
+    """A runtime that is closed after the test: `call_sync` starts an event loop."""
+    OPEN.append(runtime_of(*arguments, **options))
+    return OPEN[-1]
+
+
 def adapters(runtime, *names, **options):
     return ToolSelection(runtime, names, **options).adapters("to_langchain")
 
@@ -61,19 +77,19 @@ def names(found):
 
 
 def test_all_offered_tools_are_chosen_under_names_that_every_provider_accepts():
-    runtime = runtime_of(SHOP)
+    runtime = opened(SHOP)
     assert names(adapters(runtime)) == ["find_items", "get_order", "pay"]
     assert names(adapters(runtime.session())) == ["find_items", "get_order", "pay"]
 
 
 def test_tools_are_chosen_by_name_and_glob():
-    runtime = runtime_of(SHOP)
+    runtime = opened(SHOP)
     assert names(adapters(runtime, "pay", "get_*")) == ["get_order", "pay"]
 
 
 @pytest.mark.parametrize("option", ["names", "ask"])
 def test_a_name_that_matches_nothing_is_an_error_with_the_nearest_name(option):
-    runtime = runtime_of(SHOP)
+    runtime = opened(SHOP)
     with pytest.raises(ConfigurationError, match="`get_oder` matches no tool") as caught:
         adapters(runtime, *(["get_oder"] if option == "names" else []), ask=["get_oder"])
     assert (caught.value.code, caught.value.hint) == ("unknown_tool", "did you mean `get_order`?")
@@ -103,7 +119,7 @@ def test_a_toolset_limits_the_tools(tmp_path):
 )
 def test_an_unknown_toolset_or_dialect_is_an_error(arguments, code):
     with pytest.raises(ConfigurationError) as caught:
-        ToolSelection(runtime_of(SHOP), **arguments)
+        ToolSelection(opened(SHOP), **arguments)
     assert caught.value.code == code
 
 
@@ -114,7 +130,7 @@ def test_something_else_than_a_runtime_is_an_error():
 
 def test_a_list_in_place_of_names_is_an_error():
     with pytest.raises(ConfigurationError, match="expected the name of a tool, got a `list`"):
-        ToolSelection(runtime_of(SHOP), (["pay"],))
+        ToolSelection(opened(SHOP), (["pay"],))
 
 
 def test_a_reload_gives_other_tools_and_the_same_registry_the_same():
@@ -133,7 +149,7 @@ def call(one, arguments, **options):
 
 @pytest.mark.parametrize("arguments", [{"id": 7}, '{"id": 7}'])
 def test_a_call_passes_all_layers(arguments):
-    one = adapter(runtime_of(SHOP), "get_order")
+    one = adapter(opened(SHOP), "get_order")
     assert call(one, arguments).value == 7
     assert one.call_sync(arguments).value == 7
 
@@ -142,7 +158,7 @@ def test_a_call_passes_all_layers(arguments):
     "written", ['{"id": ', "[7]", "7", '"7"', "null", '{"id": 1, "id": 2}', '{"id": NaN}']
 )
 def test_arguments_that_are_no_object_are_refused(written):
-    one = adapter(runtime_of(SHOP), "get_order")
+    one = adapter(opened(SHOP), "get_order")
     assert (call(one, written).outcome, one.call_sync(written).error.code) == (
         Outcome.INVALID_ARGUMENTS,
         "not_json",
@@ -150,7 +166,7 @@ def test_arguments_that_are_no_object_are_refused(written):
 
 
 def test_no_text_means_no_arguments():
-    assert call(adapter(runtime_of(SHOP), "find.items"), "").value == []
+    assert call(adapter(opened(SHOP), "find.items"), "").value == []
 
 
 def test_the_call_has_the_id_of_the_framework():
@@ -160,7 +176,7 @@ def test_the_call_has_the_id_of_the_framework():
         seen.append(made.context.correlation)
         return await call_next(made)
 
-    call(adapter(runtime_of(SHOP, middleware=[note]), "find.items"), {}, id="call_7")
+    call(adapter(opened(SHOP, middleware=[note]), "find.items"), {}, id="call_7")
     assert seen == ["call_7"]
 
 
@@ -168,7 +184,7 @@ def outcome_of(outcome):
     async def answer(_call, _call_next):
         return Result.ok(1) if outcome is Outcome.OK else Result.failed(outcome, "why")
 
-    return adapter(runtime_of(mocked("result: 1"), middleware=[answer]))
+    return adapter(opened(mocked("result: 1"), middleware=[answer]))
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -200,6 +216,7 @@ async def counting():
 @pytest.mark.parametrize("synchronous", [True, False])
 def test_progress_and_content_are_heard_in_order(synchronous):
     runtime = Runtime(Registry())
+    OPEN.append(runtime)
     runtime.add(counting)
     heard = []
 
@@ -216,7 +233,7 @@ def test_progress_and_content_are_heard_in_order(synchronous):
 
 
 def test_a_tool_to_ask_about_is_not_called_without_an_answer():
-    one = adapter(runtime_of(SHOP), "pay", ask=["pay"])
+    one = adapter(opened(SHOP), "pay", ask=["pay"])
     waiting = call(one, {"card": "4242", "amount": 3})
     assert (waiting.outcome, waiting.message) == (Outcome.NEEDS_APPROVAL, "`pay` requires approval")
     assert one.call_sync({"amount": 3}).outcome is Outcome.NEEDS_APPROVAL
@@ -227,20 +244,20 @@ def test_a_tool_to_ask_about_is_not_called_without_an_answer():
 
 
 def test_nobody_is_asked_about_invalid_arguments():
-    one = adapter(runtime_of(SHOP), "pay", ask="p*")
+    one = adapter(opened(SHOP), "pay", ask="p*")
     assert call(one, {"amount": "much"}).outcome is Outcome.INVALID_ARGUMENTS
     assert (one.needs_approval({"amount": "much"}), one.needs_approval({"amount": 3})) == (False, True)
-    assert adapter(runtime_of(SHOP), "pay").needs_approval({}) is False
+    assert adapter(opened(SHOP), "pay").needs_approval({}) is False
 
 
 def test_edited_arguments_are_validated():
-    one = adapter(runtime_of(SHOP), "pay", ask="pay")
+    one = adapter(opened(SHOP), "pay", ask="pay")
     edited = call(one, {"amount": 3}, answer=Answer.approve({"amount": "much"}))
     assert edited.outcome is Outcome.INVALID_ARGUMENTS
 
 
 def test_a_pending_call_hides_secrets():
-    one = adapter(runtime_of(SHOP), "pay", ask="pay")
+    one = adapter(opened(SHOP), "pay", ask="pay")
     arguments = {"card": "4242424242", "amount": 3}
     pending = one.pending(arguments, call(one, arguments), "call_1")
     assert (pending.id, pending.tool, pending.code) == ("call_1", "pay", "needs_approval")
@@ -253,7 +270,7 @@ def test_an_approval_is_a_grant_of_the_call():
             return await call_next(made)
         return Result.failed(Outcome.NEEDS_APPROVAL, "pay?")
 
-    one = adapter(runtime_of(SHOP, middleware=[only_with_grant]), "pay")
+    one = adapter(opened(SHOP, middleware=[only_with_grant]), "pay")
     assert call(one, {"amount": 3}).outcome is Outcome.NEEDS_APPROVAL
     assert call(one, {"amount": 3}, answer=Answer.approve()).value == 3
 
@@ -323,7 +340,7 @@ def test_a_mock_of_a_tool_of_a_server_has_no_schema_before_the_server_is_asked(t
 
 
 def test_a_schema_that_is_written_as_true_is_an_object():
-    runtime = runtime_of("name: tool\ninput_schema: true\nmock: {result: 1}\n", executors=MOCKS)
+    runtime = opened("name: tool\ninput_schema: true\nmock: {result: 1}\n", executors=MOCKS)
     assert adapter(runtime).schema == {"type": "object"}
 
 
@@ -340,5 +357,5 @@ def test_without_the_framework_the_error_names_the_extra(function, extra, framew
     with pytest.raises(
         ConfigurationError, match=f"passing tools to {framework} needs the extra `{extra}`"
     ) as caught:
-        function(runtime_of(SHOP))
+        function(opened(SHOP))
     assert (caught.value.code, caught.value.hint) == ("missing_extra", f"pip install 'toolcrib[{extra}]'")

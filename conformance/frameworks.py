@@ -118,7 +118,14 @@ def set_up(framework: Framework) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     run(framework.extra, [sys.executable, "-m", "venv", folder])
     toolcrib = f"{PROJECT}[{framework.extra},mcp,typed]"
-    pip = [framework.python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    pip: list[str | Path] = [
+        framework.python,
+        "-m",
+        "pip",
+        "--quiet",
+        "--disable-pip-version-check",
+        "install",
+    ]
     run(framework.extra, [*pip, *framework.pins, PYTEST, "--editable", toolcrib])
     stamp.write_text(made_from, encoding="utf-8")
 
@@ -145,7 +152,7 @@ def check(framework: Framework) -> str:
     )
     use = BUILD / f"use_{framework.module}.py"
     use.write_text(code, encoding="utf-8")
-    mypy = [sys.executable, "-m", "mypy", "--python-executable", framework.python]
+    mypy: list[str | Path] = [sys.executable, "-m", "mypy", "--python-executable", framework.python]
     types = run(framework.extra, [*mypy, "--cache-dir", BUILD / f"mypy-{framework.extra}", use])
     last = [text.strip().splitlines()[-1] for text in (tests, types)]
     return f"{framework.extra}: {'; '.join(last)} ({time.monotonic() - started:.0f} s)"

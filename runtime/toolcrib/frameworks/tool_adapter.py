@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from copy import copy
 from fnmatch import fnmatchcase
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -51,14 +50,13 @@ class ToolAdapter:
         self.strict = declaration.strict
         self.tool = tool
         self.asks = asks
+        self._declaration = declaration
         self._restore = declaration.restore
         self._session = session
 
     def with_session(self, session: Session) -> ToolAdapter:
         """The same tool in another session."""
-        adapter = copy(self)
-        adapter._session = session
-        return adapter
+        return ToolAdapter(session, self.tool, self._declaration, asks=self.asks)
 
     async def call(
         self,

@@ -74,19 +74,23 @@ def line_pattern(line: str) -> str:
     return ".*".join(re.escape(part) for part in line.rstrip().split("...")) + r"[ ]*\n"
 
 
-def run_page(page: Path, folder: Path, environment: Mapping[str, str]) -> int:
+def run_page(page: Path, folder: Path, environment: Mapping[str, str], warnings: str = "error") -> int:
     """Write and run all blocks of a page in a folder. Returns how many there were.
+
+    `warnings` is the option `-W` of Python.
 
     Raises:
         AssertionError: A block of a kind that can't be run, a command that failed, an output that differs.
     """
     blocks = blocks_of(page.read_text(encoding="utf-8"))
     for block in blocks:
-        run_block(block, f"{page.name}:{block.line}", folder, environment)
+        run_block(block, f"{page.name}:{block.line}", folder, environment, warnings)
     return len(blocks)
 
 
-def run_block(block: Block, place: str, folder: Path, environment: Mapping[str, str]) -> None:
+def run_block(
+    block: Block, place: str, folder: Path, environment: Mapping[str, str], warnings: str = "error"
+) -> None:
     if block.file:
         assert block.language != "console", (
             f"{place}: a colon behind `{block.file}` makes a file of this block"
@@ -98,7 +102,7 @@ def run_block(block: Block, place: str, folder: Path, environment: Mapping[str, 
         for command in commands_of(block.text):
             compare(command, ran(["bash", "-c", command.text], folder, environment, place), place)
     elif block.language == "python":
-        ran(["python", "-W", "error", "-c", block.text], folder, environment, place)
+        ran(["python", "-W", warnings, "-c", block.text], folder, environment, place)
     elif block.language == "sh":
         strangers = [line for line in block.text.splitlines() if not SET_UP.match(line)]
         assert not strangers, f"{place}: a `sh` block only sets up a checkout, but: {strangers}"

@@ -889,6 +889,11 @@ class Engine:
                     await self.read_again()
 
     @property
+    def has_untried_sources(self) -> bool:
+        """Whether a Python source was neither imported nor denied, so that its tools are not known yet."""
+        return self._modules is not None and self._modules.untried
+
+    @property
     def unimported(self) -> tuple[str, ...]:
         """Names of the Python sources that were not imported by this runtime."""
         return () if self._modules is None else tuple(source.name for source in self._modules.unimported)

@@ -230,13 +230,13 @@ class ToolSelection:
             ConfigurationError: A name is unknown, or the tools of a server are not known yet.
         """
         engine = self._engine
-        unasked = engine.unasked
-        if unasked:
-            servers = ", ".join(f"`{name}`" for name in unasked)
+        unknown = [*engine.unasked, *(engine.unimported if engine.has_untried_sources else ())]
+        if unknown:
+            sources = ", ".join(f"`{name}`" for name in unknown)
             raise ConfigurationError(
-                f"the tools of {'the server' if len(unasked) == 1 else 'the servers'} {servers} are not known yet",
+                f"the tools of {sources} are not known yet",
                 code="not_discovered",
-                hint=f"call `{caller}` inside `async with Runtime.open(...)`, which lists the tools of servers",
+                hint=f"call `{caller}` inside `async with Runtime.open(...)`, which lists servers and imports sources",
             )
         engine.complete()
         return self._adapters()

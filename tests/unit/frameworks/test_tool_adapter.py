@@ -299,9 +299,7 @@ SAY = "name: say\nmcp: {server: docs, tool: echo}\n---\nname: plain\nmock: {resu
 def test_the_tools_of_a_server_are_not_passed_on_before_they_are_known(tmp_path):
     runtime = with_server(tmp_path, SAY)
     selection = ToolSelection(runtime)
-    with pytest.raises(
-        ConfigurationError, match="the tools of the server `docs` are not known yet"
-    ) as caught:
+    with pytest.raises(ConfigurationError, match="the tools of `docs` are not known yet") as caught:
         selection.adapters("to_langchain")
     assert caught.value.code == "not_discovered"
     assert "call `to_langchain` inside `async with Runtime.open(...)`" in caught.value.hint
@@ -316,6 +314,21 @@ def test_the_tools_of_a_server_are_not_passed_on_before_they_are_known(tmp_path)
     assert (
         found["say"] == found["docs__echo"] == {"type": "object", "properties": {"text": {"type": "string"}}}
     )
+
+
+def test_python_sources_are_imported_before_their_tools_are_passed_on(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "toolcrib.yaml").write_text("project: shop\nsources: [{python: framework_sources}]\n")
+    (tmp_path / "framework_sources.py").write_text(
+        "import toolcrib\n\n@toolcrib.tool\ndef ping(text: str) -> str:\n    return text\n"
+    )
+    runtime = Runtime.open(tmp_path, index=False)
+    OPEN.append(runtime)
+    selection = ToolSelection(runtime)
+    with pytest.raises(ConfigurationError, match="are not known yet"):
+        selection.adapters("to_langchain")
+    (found,) = asyncio.run(selection.discovered())
+    assert (found.name, list(found.schema["properties"])) == ("ping", ["text"])
 
 
 def test_a_tool_whose_server_cannot_be_listed_is_left_out(tmp_path, caplog):

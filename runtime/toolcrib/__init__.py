@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from toolcrib.core.server_config import Catalogue, Server
     from toolcrib.core.text import text_for_model
     from toolcrib.core.virtual_clock import VirtualClock
-    from toolcrib.engine.middleware.events import CallFinished, CallStarted
+    from toolcrib.engine.middleware.events import CallFinished, CallProgressed, CallStarted, Event
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.session import Session
     from toolcrib.engine.stub import ToolStub
@@ -82,13 +82,21 @@ if TYPE_CHECKING:
     from toolcrib.executors.python.factories import factory
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
-    from toolcrib.loading.reload import ReloadReport, ToolAppeared, ToolChanged, ToolGone
+    from toolcrib.loading.reload import (
+        ReloadReport,
+        ToolAppeared,
+        ToolChanged,
+        ToolDisabled,
+        ToolEnabled,
+        ToolGone,
+    )
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.sources import parse_registry
     from toolcrib.provider.middleware import ProviderMiddleware
     from toolcrib.registry.catalog import Card, Hit, Rule
     from toolcrib.registry.registry import Registry
     from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
+    from toolcrib.security.access import AccessDecision, AccessViolation, ViolationLog
     from toolcrib.security.tool_policy import ToolPolicy
     from toolcrib.security.trust import Workspace
     from toolcrib.security.trust_needs import Need, make_need
@@ -130,7 +138,7 @@ _HOMES = {
     "loading.projects": ("Project",),
     "loading.scenarios.model": ("Scenario",),
     "loading.sources": ("parse_registry",),
-    "engine.middleware.events": ("CallFinished", "CallStarted"),
+    "engine.middleware.events": ("CallFinished", "CallProgressed", "CallStarted", "Event"),
     "core.model": (
         "JSON",
         "Annotations",
@@ -154,12 +162,20 @@ _HOMES = {
     "provider.middleware": ("ProviderMiddleware",),
     "registry.catalog": ("Card", "Hit", "Rule"),
     "registry.registry": ("Registry",),
-    "loading.reload": ("ReloadReport", "ToolAppeared", "ToolChanged", "ToolGone"),
+    "loading.reload": (
+        "ReloadReport",
+        "ToolAppeared",
+        "ToolChanged",
+        "ToolDisabled",
+        "ToolEnabled",
+        "ToolGone",
+    ),
     "core.server_config": ("Catalogue", "Server"),
     "engine.session": ("Session",),
     "engine.stub": ("ToolStub",),
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
     "core.text": ("text_for_model",),
+    "security.access": ("AccessViolation", "AccessDecision", "ViolationLog"),
     "security.tool_policy": ("ToolPolicy",),
     "security.trust": ("Workspace",),
     "security.trust_needs": ("Need", "make_need"),
@@ -171,6 +187,8 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "JSON",
+    "AccessDecision",
+    "AccessViolation",
     "Annotations",
     "ApprovalNeeded",
     "BoundTool",
@@ -181,6 +199,7 @@ __all__ = [
     "CallError",
     "CallFinished",
     "CallNext",
+    "CallProgressed",
     "CallStarted",
     "CallTimeout",
     "Card",
@@ -193,6 +212,7 @@ __all__ = [
     "Content",
     "Descriptor",
     "DocumentError",
+    "Event",
     "Example",
     "Executor",
     "Executors",
@@ -230,6 +250,8 @@ __all__ = [
     "Tool",
     "ToolAppeared",
     "ToolChanged",
+    "ToolDisabled",
+    "ToolEnabled",
     "ToolFailed",
     "ToolGone",
     "ToolNotFound",
@@ -243,6 +265,7 @@ __all__ = [
     "UnknownOutcome",
     "UnmatchedMock",
     "Usage",
+    "ViolationLog",
     "VirtualClock",
     "Workspace",
     "factory",

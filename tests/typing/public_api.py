@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, assert_type
 
 import toolcrib
 from toolcrib import (
     JSON,
+    AccessDecision,
+    AccessViolation,
     Call,
     CallFinished,
     CallNext,
+    CallProgressed,
     CallStarted,
     Card,
     Client,
     ClientCall,
     Content,
     Descriptor,
+    Event,
     Executors,
     Failure,
     Hit,
@@ -33,6 +37,8 @@ from toolcrib import (
     Session,
     ToolAppeared,
     ToolChanged,
+    ToolDisabled,
+    ToolEnabled,
     ToolGone,
     Toolset,
     Usage,
@@ -41,7 +47,7 @@ from toolcrib import (
 )
 
 
-def watch(event: CallStarted | CallFinished | ToolAppeared | ToolChanged | ToolGone) -> None:
+def watch(event: Event) -> None:
     match event:
         case CallStarted():
             assert_type(event.call, Call)
@@ -49,7 +55,11 @@ def watch(event: CallStarted | CallFinished | ToolAppeared | ToolChanged | ToolG
             assert_type(event.result, Result)
         case ToolGone():
             assert_type(event.before, Descriptor)
-        case _:
+        case CallProgressed():
+            assert_type(event.update, Progress | Partial)
+        case AccessViolation():
+            assert_type(event.decision, AccessDecision)
+        case ToolAppeared() | ToolChanged() | ToolEnabled() | ToolDisabled():
             assert_type(event.tool, Descriptor)
 
 
@@ -96,6 +106,8 @@ async def calls() -> None:
         assert_type(await tools.dry_run("get_forecast"), Result)
         assert_type(await tools["get_forecast"](city="Oslo"), Result)
         assert_type(list(tools), list[str])
+        assert_type(tools.observe(watch), Callable[[], None])
+        assert_type([each.decision.place for each in tools.violations], list[str])
 
 
 async def streams(tools: Runtime) -> None:

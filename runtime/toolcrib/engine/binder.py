@@ -9,15 +9,17 @@ from toolcrib.core.errors import DocumentError, NotReady
 from toolcrib.core.model import NO_ESTIMATE, Descriptor, Outcome
 from toolcrib.core.protocols import BoundTool, Executor, Middleware
 from toolcrib.engine.middleware import build_chain
-from toolcrib.engine.middleware.events import Observer
-from toolcrib.engine.middleware.layer import LayerContext, SharedState
+from toolcrib.engine.middleware.events import Observers
+from toolcrib.engine.middleware.layer import Approve, LayerContext, SharedState
 from toolcrib.engine.session import BoundChain, Unavailable
 from toolcrib.executors import Executors
 
 if TYPE_CHECKING:
     import logging
 
+    from toolcrib.engine.access_control import ToolGate
     from toolcrib.registry.catalog import HiddenReason
+    from toolcrib.security.access import AccessViolation
 
 
 class Binder:
@@ -26,9 +28,12 @@ class Binder:
     Args:
         executors: The modes.
         middleware: Layers around every call, outermost first.
-        observer: Receives the events of every call.
+        observers: Receive the events of every call.
         equip: Gives an executor the parts of the runtime that it needs, before it binds.
         unmet: Returns which requirement of a tool is not met in this environment; empty if none is missing.
+        gate: Compiles the access rules about a tool; None if there are none.
+        record: Records a call that access refused.
+        approve: Asks a person about a call; None if nobody can be asked.
         check: Raises Untrusted if the needs of a tool are not trusted. Called for every tool that is not
             contained.
     """
@@ -37,18 +42,24 @@ class Binder:
         self,
         executors: Executors,
         middleware: Sequence[Middleware],
-        observer: Observer | None,
+        observers: Observers,
         *,
         equip: Callable[[Executor], None],
         check: Callable[[Descriptor], None],
         unmet: Callable[[Descriptor], str],
+        gate: Callable[[Descriptor], ToolGate | None],
+        record: Callable[[AccessViolation], None],
+        approve: Approve | None = None,
     ) -> None:
         self._executors = executors
         self._middleware = middleware
-        self._observer = observer
+        self._observers = observers
         self._equip = equip
         self._check = check
         self._unmet = unmet
+        self._gate = gate
+        self._record = record
+        self._approve = approve
         self._shared = SharedState()
 
     def chain(self, tool: Descriptor) -> BoundChain:
@@ -86,7 +97,17 @@ class Binder:
             return self.unable(
                 tool, _not_bound(tool, f"{type(error).__name__}; the traceback is in the `toolcrib` log")
             )
-        return BoundChain(tool, bound, *build_chain(self._context(tool, bound)))
+        return self._bound(tool, bound)
+
+    def denied(self, tool: Descriptor) -> BoundChain:
+        """Build the chain of a tool that access denies a caller: it refuses calls without binding the tool."""
+        bound = Unavailable(f"`{tool.name}` is denied", outcome=Outcome.DENIED)
+        # Not lasting: other callers may call it.
+        return self._bound(tool, bound)._replace(lasting=False)
+
+    def _bound(self, tool: Descriptor, bound: BoundTool) -> BoundChain:
+        context = self._context(tool, bound)
+        return BoundChain(tool, bound, *build_chain(context), access=context.access)
 
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
         """Bind a tool in another of its modes, without layers; an `Unavailable` if that is not possible."""
@@ -94,7 +115,16 @@ class Binder:
         return self.chain(tool._replace(mode=mode, faults=())).bound
 
     def _context(self, tool: Descriptor, bound: BoundTool) -> LayerContext:
-        return LayerContext(tool, bound, self._shared, self._middleware, self._observer)
+        return LayerContext(
+            tool,
+            bound,
+            self._shared,
+            self._middleware,
+            self._observers,
+            self._gate(tool),
+            self._record,
+            self._approve,
+        )
 
     def of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """Build the chain of a tool that is not offered: every call fails with the reason."""

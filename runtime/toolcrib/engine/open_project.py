@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server
 from toolcrib.engine.discovery import ImportedTools, is_of_unlisted, server_of, with_servers
 from toolcrib.engine.startup import known_modes
 from toolcrib.engine.workspaces import models_of
+from toolcrib.loading.access import check_rules
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.fingerprints import FileTracker, Permits
@@ -599,6 +600,7 @@ def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
     place = project.origin.place
     for index, glob in enumerate(project.disable):
         problems += idle_globs(cards, settled([glob]), of="`disable`", place=place(f"/disable/{index}"))
+    problems += _check_access_rules(project, stock, settled)
     toolsets = {toolset.name for toolset in stock.toolsets}
     known = known_modes(stock.registry, kinds)
     for name, profile in project.profiles.items():
@@ -620,6 +622,25 @@ def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
                     cards, settled([glob]), of=f"`{key}`", place=place(f"{base}/{key}/{index}")
                 )
     return problems
+
+
+def _check_access_rules(
+    project: Project, stock: LoadedProject, settled: Callable[[Iterable[str]], list[str]]
+) -> Iterator[Problem]:
+    """Yield a warning for each access rule without effect, in the project and in each profile."""
+    # An unknown capability, which is an error, would be reported again as a rule that matches no tool.
+    if project.broken:
+        return
+
+    def is_settled(glob: str) -> bool:
+        return settled([glob]) == [glob]
+
+    registry, rules = stock.registry, project.access.rules
+    yield from check_rules((), rules, registry, is_settled)
+    for name, profile in project.profiles.items():
+        *extended, _own = project.lineage(name) or [profile]
+        inherited = [*rules, *(rule for part in extended for rule in part.access.rules)]
+        yield from check_rules(inherited, profile.access.rules, registry, is_settled)
 
 
 def _placed(problem: Problem, origin: Origin) -> Problem:

@@ -23,18 +23,37 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
+from fnmatch import fnmatchcase
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from toolcrib.core.clock import RealClock
-from toolcrib.core.errors import ClosedRuntime, ConfigurationError, DocumentError, NotReady, Problem
-from toolcrib.core.model import JSON, NOTHING, Client, Descriptor, Outcome, Partial, Progress, Result
+from toolcrib.core.errors import (
+    ClosedRuntime,
+    ConfigurationError,
+    DocumentError,
+    NotReady,
+    Problem,
+    did_you_mean,
+)
+from toolcrib.core.model import (
+    JSON,
+    NOTHING,
+    CallContext,
+    Client,
+    Descriptor,
+    Outcome,
+    Partial,
+    Progress,
+    Result,
+)
 from toolcrib.core.protocols import BoundTool, Clock, Executor, Middleware
 from toolcrib.core.server_config import MODE, Catalogue, Server
+from toolcrib.engine.access_control import AccessControl, Principal, ToolGate, access_control, principal_of
 from toolcrib.engine.binder import Binder, over_estimate
 from toolcrib.engine.middleware import middleware_named
-from toolcrib.engine.middleware.events import Observer
+from toolcrib.engine.middleware.events import Event, Observer, Observers
 from toolcrib.engine.session import BoundChain, Session, ToolTable, Unavailable, count_phrase
 from toolcrib.engine.startup import (
     OpenRequest,
@@ -50,10 +69,11 @@ from toolcrib.engine.startup import (
 from toolcrib.executors import Executors, is_executor
 from toolcrib.loading.settings import NO_SETTINGS, apply_settings
 from toolcrib.loading.snapshot import LoadedProject, log_problems
-from toolcrib.registry.catalog import card_of
+from toolcrib.registry.catalog import Rule, card_of
 from toolcrib.registry.catalog import why_unable as why_unable_of
 from toolcrib.registry.registry import Registry, how_many, list_of_tools
 from toolcrib.schema.validation.violations import shorten
+from toolcrib.security.access import AccessViolation, ViolationLog, read_access
 from toolcrib.security.trust import UNTRUSTED, Trust, TrustPolicy, Untrusted, hashes_in
 
 if TYPE_CHECKING:
@@ -75,6 +95,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Card, HiddenReason
+    from toolcrib.security.path_access import PathAccess
     from toolcrib.security.trust import Consent, TrustRequest
     from toolcrib.servers.environment import NetworkEnvironment
 
@@ -103,7 +124,7 @@ class Runtime:
         *,
         executors: Executors | None = None,
         middleware: Sequence[Middleware | str] = (),
-        observer: Observer | None = None,
+        observer: Observer | Sequence[Observer] | None = None,
         clock: Clock | None = None,
         seed: int = 0,
         egress: Iterable[str] = (),
@@ -121,8 +142,8 @@ class Runtime:
                 between runtimes.
             middleware: Layers around every call, outermost first. A string names a middleware of an installed
                 distribution (entry-point group `toolcrib.middleware`).
-            observer: Receives `CallStarted` and `CallFinished` for every call, and the changes of every
-                reload.
+            observer: Receives the events of every call, every change of the tools and every violation of access; or
+                several observers. See `observe`.
             clock: Clock of the default session (default: the system clock).
             seed: Seed of the values that mocks generate in the default session.
             egress: Private, loopback or otherwise special addresses (`host:port`) that tools may reach, in
@@ -171,7 +192,7 @@ class Runtime:
         watch: bool = False,
         executors: Executors | None = None,
         middleware: Sequence[Middleware | str] = (),
-        observer: Observer | None = None,
+        observer: Observer | Sequence[Observer] | None = None,
         clock: Clock | None = None,
         seed: int = 0,
         egress: Iterable[str] = (),
@@ -207,7 +228,8 @@ class Runtime:
             watch: Reload when files change, while the runtime is open in an `async with` block.
             executors: The modes (default: all installed ones). Custom modes disable the index.
             middleware: Layers around every call, outermost first.
-            observer: Receives the events of every call and every reload.
+            observer: Receives the events of every call, every change of the tools and every violation of access; or
+                several observers. See `observe`.
             clock: Clock of the default session (default: the system clock).
             seed: Seed of the values that mocks generate in the default session.
             egress: Private, loopback or otherwise special addresses (`host:port`) that tools may reach, in
@@ -315,6 +337,11 @@ class Runtime:
         """The MCP servers, by name."""
         return self._engine.stock.servers
 
+    @property
+    def violations(self) -> ViolationLog:
+        """The calls that access refused; in audit mode, those that it would have refused or asked about."""
+        return self._engine.violations
+
     def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`.
 
@@ -414,7 +441,7 @@ class Runtime:
         """Read everything again and swap it in atomically.
 
         A file that is now broken keeps its last good version, marked stale. Running calls finish on the
-        version that they started with. The observer receives the tools that were added, changed and removed.
+        version that they started with. Observers receive the tools that were added, changed, removed, enabled and disabled.
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -478,6 +505,57 @@ class Runtime:
             ConfigurationError: No tool has the name; the message has the nearest names.
         """
         self._engine.remove(name)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Add an observer. Calls that run already keep the observers that saw them start.
+
+        It receives `CallStarted`, `CallProgressed` and `CallFinished` of every call; `ToolAppeared`, `ToolChanged`, `ToolGone`,
+        `ToolEnabled` and `ToolDisabled`; and `AccessViolation`. Each `CallStarted` is followed by exactly one
+        `CallFinished`. It must not block; an exception that it raises is logged, and has no other effect. Calls are not
+        slowed down while a runtime has no observers.
+
+        Example:
+            ```python
+            stop = runtime.observe(print)
+            await runtime.call("get_order", {"order_id": "ORD-1"})
+            stop()
+            ```
+
+        Args:
+            observer: A function of one event.
+
+        Returns:
+            A function that removes the observer.
+        """
+        return self._engine.observe(observer)
+
+    def disable(self, *globs: str) -> None:
+        """Disable tools, also after reloads: they are not listed, and calls end `unavailable`. Running calls finish.
+
+        Observers receive `ToolDisabled`, and served clients hear that the list has changed.
+
+        Args:
+            globs: Names of tools, or globs over names.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: A glob matches no tool; the message has the nearest names.
+        """
+        self._engine.switch(globs, enables=False)
+
+    def enable(self, *globs: str) -> None:
+        """Enable tools that `disable`, the project or a profile disabled, also after reloads.
+
+        Observers receive `ToolEnabled`, and served clients hear that the list has changed.
+
+        Args:
+            globs: Names of tools, or globs over names.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: A glob matches no tool; the message has the nearest names.
+        """
+        self._engine.switch(globs, enables=True)
 
     def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
         """Reload whenever files change, and yield a report for each reload.
@@ -618,6 +696,7 @@ class Engine:
         recalled: Name of a tool whose schemas are known from the cache only -> time of their import, and whether its
             files have changed since.
         closed: Whether `aclose` was called.
+        violations: The calls that access refused.
         passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
     """
 
@@ -627,7 +706,7 @@ class Engine:
         *,
         executors: Executors | None = None,
         middleware: Sequence[Middleware | str] = (),
-        observer: Observer | None = None,
+        observer: Observer | Sequence[Observer] | None = None,
         clock: Clock | None = None,
         seed: int = 0,
         stock: LoadedProject | None = None,
@@ -659,10 +738,20 @@ class Engine:
         self._asked: OpenRequest | None = None
         layers = tuple(middleware_named(item) if isinstance(item, str) else item for item in middleware)
         self.trust = Trust() if trust is None else trust
+        self._observers = Observers(observer)
         self._binder = Binder(
-            self.executors, layers, observer, equip=self._equip, check=self._check_trust, unmet=self._unmet
+            self.executors,
+            layers,
+            self._observers,
+            equip=self._equip,
+            check=self._check_trust,
+            unmet=self._unmet,
+            gate=self._gate,
+            record=self._record,
         )
-        self._observer = observer
+        self.violations = ViolationLog()
+        self._access: AccessControl | None = None
+        self._access_of: tuple[Any, ...] = ()
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
             # Fail in the constructor, not in the first call that needs the network.
@@ -675,6 +764,7 @@ class Engine:
         self._watcher: asyncio.Task[None] | None = None
         self._followers: list[Callable[[], None]] = []
         self._sources: PythonModules | None = None
+        self._switches: list[Rule] = []
         self._changes: dict[str, Descriptor | None] = {}  # the tools that `add` and `remove` gave and took
         self._main = self.session(id="main", clock=clock, seed=seed)
 
@@ -820,6 +910,38 @@ class Engine:
             raise ConfigurationError(f"unknown tool `{shorten(name)}`", code="unknown_tool", hint=hint)
         self._change(name, None)
 
+    def switch(self, globs: Sequence[str], *, enables: bool) -> None:
+        """Disable or enable tools; see `Runtime.disable`."""
+        from toolcrib.loading.reload import compare_registries  # noqa: PLC0415 -- few runtimes change
+
+        self.check_open()
+        for glob in globs:
+            if not any(fnmatchcase(name, glob) for name in self.registry):
+                hint = did_you_mean(glob.strip("*?"), self.registry) or how_many(self.registry)
+                message = f"`{shorten(glob)}` matches no tool"
+                raise ConfigurationError(message, code="unknown_tool", hint=hint)
+        rule = Rule(tuple(globs), enables, "the program")
+        self._switches.append(rule)
+        before = self.registry
+        self._table.swap(before.with_rules([rule]), {})
+        self._tell(compare_registries(before, self.registry))
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Add an observer; see `Runtime.observe`."""
+        remove = self._observers.add(observer)
+        # The first observer adds a layer to every chain, and the last one to go removes it.
+        self._table.forget_chains()
+
+        def stop() -> None:
+            remove()
+            self._table.forget_chains()
+
+        return stop
+
+    def tell_observers(self, event: Event) -> None:
+        """Notify the observers."""
+        self._observers.tell(event)
+
     def _change(self, name: str, tool: Descriptor | None) -> None:
         from toolcrib.loading.reload import compare_registries  # noqa: PLC0415 -- few runtimes change
 
@@ -843,7 +965,8 @@ class Engine:
         added = [self._configured(tool) for tool in self._changes.values() if tool is not None]
         if gone:
             registry = registry.without(*gone)
-        return registry.with_tools(added) if added else registry
+        registry = registry.with_tools(added) if added else registry
+        return registry.with_rules(self._switches) if self._switches else registry
 
     @property
     def incomplete(self) -> list[Descriptor]:
@@ -916,6 +1039,41 @@ class Engine:
                 table.chains[tool.name] = chain
         return chain
 
+    @property
+    def access(self) -> AccessControl:
+        """Who may call what, by the settings of the project and its profile."""
+        plain = () if self.settings is None else self.settings.access
+        if self._access is None or self._access_of is not plain:
+            origins = NOTHING if self.settings is None else self.settings.origins
+            self._access_of = plain
+            self._access = access_control(read_access(plain), self.executors, self.servers, origins)
+        return self._access
+
+    @property
+    def paths(self) -> PathAccess:
+        """The folders in which calls may read and write files."""
+        return self.access.paths
+
+    def _gate(self, tool: Descriptor) -> ToolGate | None:
+        return self.access.gate(tool)
+
+    def _record(self, violation: AccessViolation) -> None:
+        self.violations.add(violation)
+        self._observers.tell(violation)
+
+    def chain_of_denied(self, tool: Descriptor, context: CallContext) -> BoundChain | None:
+        """Return the chain of a tool that access denies a caller, whatever the arguments; None if it may be called."""
+        gate = self.access.gate(tool)
+        if gate is None or gate.audit:
+            return None
+        decision = gate.decide_for(principal_of(context))
+        return self._binder.denied(tool) if decision is not None and decision.effect == "deny" else None
+
+    def seen_by(self, registry: Registry, context: CallContext | Principal) -> Registry:
+        """Return the tools that access lets a caller see."""
+        look = self.access.look(principal_of(context))
+        return registry if look is None else registry.derived_once((look,), lambda: registry.seen_by(look))
+
     def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """Return the chain of a tool that is not offered: every call fails with the reason."""
         return self._binder.of_hidden(tool, hidden)
@@ -952,9 +1110,11 @@ class Engine:
             settings = self.settings if settled else None
             if settings is not None:
                 egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
-            self._world = _world_of(egress, origins)._replace(trust=self.trust)
+            hosts = self.access.settings.hosts
+            self._world = _world_of(egress, origins, hosts)._replace(trust=self.trust)
             if self.servers:
-                self._world = self._world._replace(servers=self.servers, judge=self._discovery.judge())
+                judge = self.access.judge(self._discovery.judge())
+                self._world = self._world._replace(servers=self.servers, judge=judge)
         return self._world
 
     def keeps_state(self, tool: Descriptor) -> bool:
@@ -1269,9 +1429,8 @@ class Engine:
         return lambda: self._followers.remove(hear)
 
     def _tell(self, events: Sequence[ToolEvent]) -> None:
-        if self._observer is not None:
-            for event in events:
-                self._observer(event)
+        for event in events if self._observers else ():
+            self._observers.tell(event)
         # A copy: a callback may remove itself.
         for hear in [*self._followers] if events else ():
             hear()
@@ -1431,12 +1590,14 @@ def _loop_is_running() -> bool:
     return True
 
 
-def _world_of(egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
+def _world_of(
+    egress: Iterable[str], origins: Mapping[str, str], hosts: Iterable[str] | None = None
+) -> NetworkEnvironment:
     from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- mocks need no network
 
     if isinstance(egress, str):
         raise ConfigurationError("`egress` must be a list, got a string", hint=f'use `egress=["{egress}"]`')
     try:
-        return NetworkEnvironment.of(egress, origins)
+        return NetworkEnvironment.of(egress, origins, hosts)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
+from weakref import WeakSet
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError
@@ -32,7 +33,7 @@ from toolcrib.engine.middleware import arguments as argument_layer
 from toolcrib.engine.middleware.arguments import DEPTH
 from toolcrib.engine.middleware.call_failures import attempts_of, result_of_error, without_attempts
 from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState
-from toolcrib.registry.catalog import HiddenReason
+from toolcrib.registry.catalog import DENIED, HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
 from toolcrib.schema.validation.json_values import is_large
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from toolcrib.engine.access_control import ToolGate
     from toolcrib.engine.runtime import Engine
+    from toolcrib.security.path_access import PathAccess
     from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.simulation.store import Store
 
@@ -68,6 +71,7 @@ class BoundChain(NamedTuple):
         at_once: Whether calls never wait, except with large arguments, so that they need no event loop.
         kept: Whether a layer or an observer may keep the arguments and results of calls.
         lasting: Whether later calls may reuse the chain.
+        access: Decides about each call; None if access decides nothing about the tool.
     """
 
     tool: Descriptor
@@ -77,6 +81,7 @@ class BoundChain(NamedTuple):
     at_once: bool
     kept: bool = False
     lasting: bool = True
+    access: ToolGate | None = None
 
 
 _MOST_OTHERS = 64
@@ -91,12 +96,19 @@ class ToolTable:
         chains: Maps the name of a tool to its chain, once it was called.
     """
 
-    __slots__ = ("_others", "chains", "registry")
+    __slots__ = ("__weakref__", "_family", "_others", "chains", "registry")
 
-    def __init__(self, registry: Registry, chains: dict[str, BoundChain] | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        chains: dict[str, BoundChain] | None = None,
+        family: WeakSet[ToolTable] | None = None,
+    ) -> None:
         self.registry = registry
         self.chains: dict[str, BoundChain] = {} if chains is None else chains
         self._others: dict[int, ToolTable] = {}
+        self._family: WeakSet[ToolTable] = WeakSet() if family is None else family
+        self._family.add(self)
 
     def of(self, registry: Registry) -> ToolTable:
         """Return a table that no reload changes.
@@ -105,19 +117,24 @@ class ToolTable:
         Another registry gets the same table each time, as long as it is remembered.
         """
         if registry is self.registry:
-            return ToolTable(registry, self.chains)
+            return ToolTable(registry, self.chains, self._family)
         # The table keeps its registry alive, so no other registry can get the same id.
         other = self._others.get(id(registry))
         if other is None:
             if len(self._others) >= _MOST_OTHERS:
                 self._others.clear()
-            other = self._others[id(registry)] = ToolTable(registry)
+            other = self._others[id(registry)] = ToolTable(registry, None, self._family)
         return other
 
     def swap(self, registry: Registry, chains: dict[str, BoundChain]) -> None:
         """Replace the tools; running calls finish on the chain that they started with."""
         self.registry, self.chains = registry, chains
         self._others = {}
+
+    def forget_chains(self) -> None:
+        """Let every table of the runtime build its chains anew; running calls finish on the chain that they started with."""
+        for table in self._family:
+            table.chains = {}
 
 
 class SessionHost(Protocol):
@@ -143,6 +160,19 @@ class SessionHost(Protocol):
 
     def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """The chain of a tool that is not offered."""
+        ...
+
+    def chain_of_denied(self, tool: Descriptor, context: CallContext) -> BoundChain | None:
+        """The chain of a tool that access denies a caller, whatever the arguments; None if it may be called."""
+        ...
+
+    def seen_by(self, registry: Registry, context: CallContext) -> Registry:
+        """The tools that access lets a caller see."""
+        ...
+
+    @property
+    def paths(self) -> PathAccess:
+        """The folders in which calls may read and write files."""
         ...
 
     def not_found(self, name: str, registry: Registry) -> Result:
@@ -231,8 +261,13 @@ class Session:
 
     @property
     def registry(self) -> Registry:
-        """The tools of the session: its own, or the current tools of the runtime."""
-        return self._table.registry
+        """The tools of the session: its own, or the current tools of the runtime. Access decides which are offered."""
+        return self._runtime.seen_by(self._table.registry, self._context)
+
+    @property
+    def paths(self) -> PathAccess:
+        """The folders in which calls may read and write files: `session.paths.open(path, "read")`."""
+        return self._runtime.paths
 
     @property
     def correlation(self) -> str:
@@ -373,7 +408,9 @@ class Session:
             ConfigurationError: `name` is not a string, or a layer that declares `waits = False` waited.
         """
         self._runtime.check_open()
-        chain = (type(name) is str and self._table.chains.get(name)) or self._chain(_name(name))
+        chain = (type(name) is str and self._table.chains.get(name)) or self._chain(
+            _name(name), self._context
+        )
         if self._runtime.may_appear(name) if chain is None else not chain.at_once:
             return None
         # Large arguments are checked in a thread, which needs an event loop.
@@ -463,10 +500,10 @@ class Session:
             ClosedRuntime: The runtime was closed.
         """
         self._runtime.check_open()
-        chain = await self._found(_name(name))
+        chain = await self._found(_name(name), self._context)
         if chain is None:
             return self._runtime.not_found(name, self.registry)
-        if isinstance(chain.bound, Unavailable):
+        if isinstance(chain.bound, Unavailable) and chain.access is None:
             return await chain.bound.execute(self._made(chain, arguments, self._context))
         return await dry_run(chain, self._made(chain, arguments, self._context))
 
@@ -477,7 +514,7 @@ class Session:
             The arguments that the tool would get, with defaults and repairs; or the result of the call if it would
             be refused for them.
         """
-        chain = self._chain(_name(name))
+        chain = self._chain(_name(name), self._context)
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         call = self._made(chain, arguments, self._context)
@@ -488,7 +525,9 @@ class Session:
         # Reading the attribute first is cheaper than the method call, which only raises.
         if self._runtime.closed:
             self._runtime.check_open()
-        chain = (type(name) is str and self._table.chains.get(name)) or await self._found(_name(name))
+        chain = (type(name) is str and self._table.chains.get(name)) or await self._found(
+            _name(name), context
+        )
         if chain is None:
             return self._runtime.not_found(name, self.registry)
         self.calls += 1
@@ -521,24 +560,30 @@ class Session:
         result = as_result(answer)
         return result.with_usage(attempts_of(result), self._monotonic() - started, chain.tool.name)
 
-    async def _found(self, name: str) -> BoundChain | None:
+    async def _found(self, name: str, context: CallContext) -> BoundChain | None:
         """Return the chain of a tool, after listing its server if only that one knows the schema."""
-        chain = self._chain(name)
+        chain = self._chain(name, context)
         if chain is not None and chain.lasting:
             return chain
         if not self._runtime.may_appear(name):
             return chain
         await self._runtime.discover_for(name)
-        return self._chain(name)
+        return self._chain(name, context)
 
-    def _chain(self, name: str) -> BoundChain | None:
+    def _chain(self, name: str, context: CallContext) -> BoundChain | None:
         table = self._table
         tool = table.registry.get(name)
         if tool is None:
             named = table.registry.named_by_alias(name)
-            return None if named is None else table.chains.get(named) or self._chain(named)
+            return None if named is None else table.chains.get(named) or self._chain(named, context)
         hidden = table.registry.hidden(name)
         runtime = self._runtime
+        if hidden is None or hidden.code == DENIED:
+            # Before the tool is bound: a denial runs no code of the tool.
+            denied = runtime.chain_of_denied(tool, context)
+            if denied is not None:
+                return denied
+            hidden = None
         chain = runtime.chain_for(tool) if hidden is None else runtime.chain_of_hidden(tool, hidden)
         if chain.lasting:
             table.chains[name] = chain
@@ -581,12 +626,26 @@ async def dry_run(chain: BoundChain, call: Call) -> Result:
     """Prepare the arguments of a call as the `arguments` layer does, and explain it instead of running it."""
 
     async def explained(prepared: Call) -> Result:
+        decision = None if chain.access is None else chain.access.decide(prepared)
+        if decision is not None and decision.effect != "allow" and chain.access is not None:
+            from toolcrib.engine.middleware.access import explain  # noqa: PLC0415 -- few calls are refused
+
+            refused = explain(prepared, decision, chain.access)
+            if refused is not None:
+                return refused
+        access: dict[str, JSON] = {} if decision is None else {"access": decision.as_json()}
         shown = redact(prepared.arguments, prepared.tool.input_schema)
         plan = chain.bound.explain(prepared)
         if isinstance(plan, Result):
             return plan
         return Result.ok(
-            {"tool": prepared.tool.name, "mode": prepared.tool.mode, "arguments": shown, "plan": plan}
+            {
+                "tool": prepared.tool.name,
+                "mode": prepared.tool.mode,
+                "arguments": shown,
+                **access,
+                "plan": plan,
+            }
         )
 
     result = as_result(

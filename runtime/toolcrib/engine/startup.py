@@ -67,6 +67,12 @@ def apply_profile(
         registry = registry.with_rules(Rule(*switch) for switch in settings.switches)
     if settings.toolset in registry.toolsets:
         registry = registry.within(settings.toolset)
+    if settings.access:
+        from toolcrib.engine.access_control import ANYONE, access_control  # noqa: PLC0415 -- few projects have rules
+        from toolcrib.security.access import read_access  # noqa: PLC0415 -- as above
+
+        control = access_control(read_access(settings.access), kinds, stock.servers, settings.origins)
+        registry = registry.seen_by(control.look(ANYONE))
     if stock.project_error:
         return registry.closed(f"{stock.project_error} has errors", stock.project_error)
     if vain is None:

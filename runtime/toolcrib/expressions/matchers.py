@@ -720,14 +720,15 @@ class Matcher:
     Attributes:
         constant: Whether it contains no expressions.
         names: The root names that its expressions read from the scope.
+        test: `matches` as a function that needs both arguments, for callers that match very often.
     """
 
-    __slots__ = ("_expected", "_node", "_test", "constant", "names")
+    __slots__ = ("_expected", "_node", "constant", "names", "test")
 
     def __init__(self, expected: JSON, node: MatcherNode, names: frozenset[str]) -> None:
         self._expected = expected
         self._node = node
-        self._test = node.test
+        self.test = node.test
         self.constant = node.constant
         self.names = names
 
@@ -737,7 +738,7 @@ class Matcher:
         Raises:
             ExpressionError: An expression of the pattern failed, or returned a value that its operator does not accept.
         """
-        return self._test(value, scope)
+        return self.test(value, scope)
 
     def differences(self, value: JSON, scope: Scope = NOTHING, most: int = 20) -> list[MatchDifference]:
         """Where and how a value does not match, at most `most` differences; empty exactly if it matches.

@@ -17,6 +17,7 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import canonical
+from toolcrib.loading.access import access_within, check_access, overlay_access, parse_access
 from toolcrib.loading.descriptors import (
     check_defaults,
     check_names,
@@ -48,6 +49,7 @@ from toolcrib.loading.settings import (
 )
 from toolcrib.loading.snapshot import log_problems
 from toolcrib.loading.stores import parse_document_fixture, with_refused_names
+from toolcrib.security.access import NO_ACCESS, AccessSettings
 
 __all__ = [
     "DEFAULT_SOURCES",
@@ -119,6 +121,7 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
         *check_toolsets(said.get("toolsets", {})),
         *check_limits(said, ""),
         *check_reach(said, ""),
+        *check_access(said, ""),
     ]
     if "profile" in said and profiles is not None and said["profile"] not in profiles:
         problems.append(unknown_name_problem("profile", said["profile"], profiles, "/profile"))
@@ -139,6 +142,7 @@ def _check_profile(said: Mapping[str, Any], pointer: str, profiles: list[str] | 
     yield from check_defaults(said, pointer)
     yield from check_limits(said, pointer)
     yield from check_reach(said, pointer)
+    yield from check_access(said, pointer)
     for glob in said.get("modes", {}):
         yield from check_tool_glob(glob, f"{pointer}/modes/{pointer_step(glob)}")
     for key in ("disable", "enable"):
@@ -294,6 +298,7 @@ class Profile:
         egress: `host:port` that tools may reach although the address is private or otherwise special.
         origins: Origin as written in descriptors -> the origin that is called instead.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty to keep that of the project.
+        access: Who may call what, as far as the profile says.
         experimental: `show` or `hide` for experimental tools; empty to keep that of the project.
         deprecated: `show` or `hide` for deprecated tools; empty to keep that of the project.
     """
@@ -310,6 +315,7 @@ class Profile:
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     lock: str = ""
+    access: AccessSettings = NO_ACCESS
     experimental: str = ""
     deprecated: str = ""
 
@@ -333,6 +339,7 @@ class Project:
         servers: MCP servers by name: those of `servers_from`, with the overrides of `servers`.
         servers_from: The files that configure servers, as the user named them.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty if not configured.
+        access: Who may call what.
         experimental: `show` or `hide` for experimental tools.
         deprecated: `show` or `hide` for deprecated tools.
         profile: Name of the default profile; empty for none.
@@ -357,6 +364,7 @@ class Project:
     servers: Mapping[str, Server] = field(default_factory=lambda: NOTHING)
     servers_from: tuple[str, ...] = ()
     lock: str = ""
+    access: AccessSettings = NO_ACCESS
     experimental: str = "show"
     deprecated: str = "show"
     profile: str = ""
@@ -504,11 +512,14 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
+        access=parse_access(
+            said.get("access", {}), lambda at: origin.place(f"/access{at}"), _folder_of(document.source)
+        ),
         experimental=said.get("experimental", "show"),
         deprecated=said.get("deprecated", "show"),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
-            {name: _profile(name, entry) for name, entry in said.get("profiles", {}).items()}
+            {name: _profile(name, entry, origin) for name, entry in said.get("profiles", {}).items()}
         ),
         origin=origin,
     )
@@ -519,7 +530,8 @@ def _source(entry: str | Mapping[str, str], index: int, origin: Origin) -> Sourc
     return SourceEntry(**written, place=origin.place(f"/sources/{index}"))
 
 
-def _profile(name: str, said: Mapping[str, Any]) -> Profile:
+def _profile(name: str, said: Mapping[str, Any], origin: Origin) -> Profile:
+    base = f"/profiles/{pointer_step(name)}/access"
     return Profile(
         name=name,
         description=said.get("description", ""),
@@ -533,6 +545,9 @@ def _profile(name: str, said: Mapping[str, Any]) -> Profile:
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
+        access=parse_access(
+            said.get("access", {}), lambda at: origin.place(f"{base}{at}"), _folder_of(origin.source)
+        ),
         experimental=said.get("experimental", ""),
         deprecated=said.get("deprecated", ""),
     )
@@ -612,7 +627,7 @@ def _by(chosen_by: str) -> str:
 def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     modes: dict[str, str] = {}
     defaults = dict(project.defaults)
-    toolset, lock = "", project.lock
+    toolset, lock, access = "", project.lock, project.access
     limits: Mapping[str, JSON] = project.limits
     egress, origins = project.egress, dict(project.origins)
     where = _Places(project)
@@ -638,6 +653,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         places |= {f"defaults.{key}": where.of_profile(part, "defaults", key) for key in part.defaults}
         places |= {"toolset": where.of_profile(part, "toolset")} if part.toolset else {}
         lock = part.lock or lock
+        access = overlay_access(access, access_within(part.access, part.name))
         places |= {"lock": where.of_profile(part, "lock")} if part.lock else {}
         for key, globs in (("disable", part.disable), ("enable", part.enable)):
             switches += [
@@ -665,6 +681,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         dict(limits),
         {name: tuple(server) for name, server in project.servers.items()},
         lock,
+        access.as_plain(),
     )
 
 

@@ -48,7 +48,25 @@ class ToolGone(NamedTuple):
     before: Descriptor
 
 
-ToolEvent = ToolAppeared | ToolChanged | ToolGone
+class ToolEnabled(NamedTuple):
+    """A tool that exists is offered again."""
+
+    tool: Descriptor
+
+
+class ToolDisabled(NamedTuple):
+    """A tool that exists is not offered any more; calls of it end with the reason.
+
+    Attributes:
+        tool: The tool.
+        reason: The setting that disables it, and its place.
+    """
+
+    tool: Descriptor
+    reason: str
+
+
+ToolEvent = ToolAppeared | ToolChanged | ToolGone | ToolEnabled | ToolDisabled
 
 
 class ReloadReport(NamedTuple):
@@ -264,16 +282,17 @@ def compare_registries(before: Registry, after: Registry) -> tuple[ToolEvent, ..
     for name in sorted({*before, *after}):
         old, new = _offered(before, name), _offered(after, name)
         if old is None and new is not None:
-            events.append(ToolAppeared(new))
+            events.append(ToolEnabled(new) if name in before else ToolAppeared(new))
         elif old is not None and new is None:
-            events.append(ToolGone(old))
+            disabled = ToolDisabled(after[name], after.why_hidden(name)) if name in after else None
+            events.append(ToolGone(old) if disabled is None else disabled)
         elif old is not None and new is not None and not has_same_meaning(old, new):
             events.append(ToolChanged(old, new))
     return tuple(events)
 
 
 def _offered(registry: Registry, name: str) -> Descriptor | None:
-    return registry.get(name) if registry.hidden(name) is None else None
+    return registry.get(name) if name in registry and registry.hidden(name) is None else None
 
 
 def _each_once(paths: Iterable[str]) -> Iterator[str]:
@@ -301,9 +320,13 @@ def reload_report(
     events = tuple(events)
     return ReloadReport(
         revision=registry.revision,
-        appeared=tuple(event.tool.name for event in events if isinstance(event, ToolAppeared)),
+        appeared=tuple(event.tool.name for event in events if isinstance(event, ToolAppeared | ToolEnabled)),
         changed=tuple(event.tool.name for event in events if isinstance(event, ToolChanged)),
-        gone=tuple(event.before.name for event in events if isinstance(event, ToolGone)),
+        gone=tuple(
+            event.before.name if isinstance(event, ToolGone) else event.tool.name
+            for event in events
+            if isinstance(event, ToolGone | ToolDisabled)
+        ),
         stale={card.name: card.stale for card in registry.cards.values() if card.stale},
         problems=problems,
         files=tuple(sorted(_each_once(files))),

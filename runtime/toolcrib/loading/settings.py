@@ -15,6 +15,7 @@ from toolcrib.core.clock import format_duration, parse_duration
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING, Breaker, Descriptor, Limits, Rate
 from toolcrib.core.text import format_size, parse_size
+from toolcrib.security.access import read_access
 
 PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
 """The environment variable that selects a profile if neither the command line nor the code does."""
@@ -40,6 +41,7 @@ class Settings(NamedTuple):
             themselves.
         servers: Name of an MCP server -> `tuple(server)`, which `Server(*values)` restores.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty if not configured.
+        access: Who may call what: `AccessSettings.as_plain`, which `read_access` reads; empty for no limits.
     """
 
     profile: str
@@ -55,9 +57,10 @@ class Settings(NamedTuple):
     limits: Mapping[str, JSON] = NOTHING
     servers: Mapping[str, tuple[Any, ...]] = NOTHING
     lock: str = ""
+    access: tuple[Any, ...] = ()
 
 
-NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "")
+NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", ())
 """The settings outside projects."""
 
 
@@ -101,7 +104,7 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
 
 
 def has_same_egress(one: Settings | None, other: Settings | None) -> bool:
-    """Whether two settings allow the same hosts, origins, and servers under the same lock."""
+    """Whether two settings allow the same hosts, programs, origins, and servers under the same lock."""
     return _reach(one) == _reach(other)
 
 
@@ -110,7 +113,8 @@ def _reach(settings: Settings | None) -> tuple[object, ...]:
         return _reach(NO_SETTINGS)
     # The last field is the place in the file, which does not change what the server is.
     servers = {name: plain[:-1] for name, plain in settings.servers.items()}
-    return tuple(settings.egress), dict(settings.origins), servers, settings.lock
+    access = read_access(settings.access)._replace(rules=(), places=NOTHING)
+    return tuple(settings.egress), dict(settings.origins), servers, settings.lock, access
 
 
 def first_match(name: str, globs: Iterable[str]) -> str | None:

@@ -9,7 +9,7 @@ A card contains plain values only, so that tools can be listed, filtered and sea
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -270,13 +270,46 @@ def _negated(fits_value: _Fits, value: str) -> _Test:
     return lambda card: not fits_value(card, value)
 
 
+NO_CARDS: Mapping[str, Card] = MappingProxyType({})
+"""The default of parameters that map names to cards."""
+
+NO_TOOLS: "Mapping[str, Descriptor]" = MappingProxyType({})
+"""The default of parameters that map names to tools."""
+
+
 def _has_label(card: Card, wanted: str) -> bool:
     key, equals, value = wanted.partition("=")
     return any(key == own and (not equals or value == its) for own, its in card.labels)
 
 
-NO_CARDS: Mapping[str, Card] = MappingProxyType({})
-"""The default of parameters that map names to cards."""
+_TESTS_OF_CONDITIONS: Mapping[str, Callable[[Card, str], bool]] = MappingProxyType(
+    {
+        "tool": lambda card, glob: fnmatchcase(card.name, glob),
+        "tag": lambda card, tag: tag in card.tags,
+        "label": _has_label,
+        "annotation": lambda card, name: name in card.annotations,
+        "capability": lambda card, glob: any(fnmatchcase(name, glob) for name in card.capabilities),
+        "pack": lambda card, glob: bool(card.pack) and fnmatchcase(card.pack, glob),
+    }
+)
+
+
+def fits_conditions(card: Card, conditions: Mapping[str, Any]) -> bool:
+    """Whether a tool meets the conditions of an access rule that concern tools: `tool`, `tag`, `label`, and so on."""
+    return all(
+        accepts(said, lambda entry, key=key: _TESTS_OF_CONDITIONS[key](card, entry))  # type: ignore[misc]
+        for key, said in conditions.items()
+        if key in _TESTS_OF_CONDITIONS
+    )
+
+
+def accepts(said: Values, fits: Callable[[str], bool]) -> bool:
+    """Whether one entry of a condition fits, and none of those that start with `!`."""
+    entries = _listed(said)
+    wanted = [entry for entry in entries if not entry.startswith("!")]
+    return (not wanted or any(map(fits, wanted))) and not any(
+        fits(entry[1:]) for entry in entries if entry.startswith("!")
+    )
 
 
 class Hit(NamedTuple):
@@ -295,7 +328,7 @@ class HiddenReason(NamedTuple):
     """Why a tool that exists is not offered.
 
     Attributes:
-        code: `disabled`, `not_in_toolset`, or `closed` if no tool is offered at all.
+        code: `disabled`, `not_in_toolset`, `denied` by access, or `closed` if no tool is offered at all.
         message: The reason, with the setting and its place.
         place: The place of the setting; empty if unknown.
     """
@@ -321,6 +354,13 @@ class Rule(NamedTuple):
     flag: str = ""
 
 
+DENIED = "denied"
+"""Code of a tool that access hides from a caller. A call of it ends `denied`, and is recorded."""
+
+Look: TypeAlias = Callable[[Card, Callable[[], "Descriptor"]], "HiddenReason | None"]
+"""Returns why a caller may not see a tool: from its card, and from its descriptor if the card is not enough."""
+
+
 class VisibilityFilter(NamedTuple):
     """Decides which tools are offered, for lists, searches and calls alike.
 
@@ -329,19 +369,26 @@ class VisibilityFilter(NamedTuple):
         toolset: The active toolset.
         toolsets: The known toolsets, by name.
         closed: Why no tool is offered at all, code `closed`; None if some may be.
+        access: Why access denies a tool to the caller who looks; None if it denies nothing.
     """
 
     rules: tuple[Rule, ...] = ()
     toolset: "Toolset | None" = None
     toolsets: Mapping[str, "Toolset"] = NO_TOOLSETS
     closed: HiddenReason | None = None
+    access: Look | None = None
 
     @property
     def is_everything(self) -> bool:
         """Whether nothing can be hidden."""
-        return not self.rules and self.toolset is None and self.closed is None
+        return not self.rules and self.toolset is None and self.closed is None and self.access is None
 
-    def hidden(self, name: str, cards: Mapping[str, Card] = NO_CARDS) -> HiddenReason | None:
+    def hidden(
+        self,
+        name: str,
+        cards: Mapping[str, Card] = NO_CARDS,
+        tools: "Mapping[str, Descriptor]" = NO_TOOLS,
+    ) -> HiddenReason | None:
         """Why a tool is not offered; None if it is.
 
         A tool is offered unless the last matching rule disables it; with an active toolset, one of the toolset's
@@ -349,7 +396,8 @@ class VisibilityFilter(NamedTuple):
 
         Args:
             name: Name of the tool.
-            cards: The cards by name. Only rules with a flag look at them.
+            cards: The cards by name. Only rules with a flag and access look at them.
+            tools: The tools by name, for access.
         """
         if self.closed is not None:
             return self.closed
@@ -363,6 +411,8 @@ class VisibilityFilter(NamedTuple):
             at = f" ({place})" if place else ""
             message = f"`{name}` is not in the active toolset `{self.toolset.name}`{at}"
             return HiddenReason("not_in_toolset", message, place)
+        if disabled is None and self.access is not None:
+            return self.access(cards[name], lambda: tools[name])
         return disabled
 
 

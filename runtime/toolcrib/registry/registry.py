@@ -13,6 +13,7 @@ from toolcrib.registry.catalog import (
     Card,
     HiddenReason,
     Hit,
+    Look,
     Rule,
     VisibilityFilter,
     card_of,
@@ -238,6 +239,10 @@ class Registry(Mapping[str, Descriptor]):
         told = HiddenReason("closed", f"no tool is offered while {why}", place)
         return self._derived(offer=self._offer._replace(closed=told))
 
+    def seen_by(self, look: Look | None) -> Registry:
+        """A new registry that offers what access lets a caller see, replacing the caller before; None for everyone."""
+        return self._derived(offer=self._offer._replace(access=look))
+
     def with_toolsets(self, toolsets: Iterable[Toolset]) -> Registry:
         """A new registry with these toolsets, replacing the known ones, for `within` and for queries."""
         known = MappingProxyType({toolset.name: toolset for toolset in toolsets})
@@ -276,8 +281,8 @@ class Registry(Mapping[str, Descriptor]):
         return closed.message if closed is not None else ""
 
     def hidden(self, name: str) -> HiddenReason | None:
-        """Why a tool is not offered, with code and place; None if it is. Creates no descriptor."""
-        return self._offer.hidden(name, self._cards)
+        """Why a tool is not offered, with code and place; None if it is. Only access may create the descriptor."""
+        return self._offer.hidden(name, self._cards, self._tools)
 
     def why_hidden(self, name: str) -> str:
         """Why a tool is not offered, in one sentence; empty if it is."""

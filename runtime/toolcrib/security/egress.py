@@ -19,11 +19,13 @@ from toolcrib.security.hosts import (
     is_loopback,
     is_metadata,
     is_port,
+    matches_any_host,
     printable,
     read_address,
     read_allowed,
     read_glob,
     read_host,
+    read_host_pattern,
     why_not_public,
 )
 
@@ -201,7 +203,7 @@ class EgressRefused(Exception):
     The text contains no secret: a host with a user name or password is not shown.
 
     Attributes:
-        code: `host_not_named`, `address_refused`, or `bad_address` (invalid host or port).
+        code: `host_not_named`, `host_not_allowed`, `address_refused`, or `bad_address` (invalid host or port).
         message: What is refused, and why.
         hint: How to permit or correct it.
     """
@@ -220,6 +222,7 @@ class EgressGuard:
         allow: Hosts that may be reached although they are not public, in the form of `read_allowed`. An entry with a
             host name permits all addresses of this host on the entry's port. An entry with an address permits this
             address, regardless of the host name that resolves to it.
+        only: The hosts that may be reached at all, in the form of `read_host_pattern`; None for all.
         resolve: Resolves host names. Default: the system's resolver.
         dial: Opens connections. Default: `connect_address`.
 
@@ -228,9 +231,16 @@ class EgressGuard:
     """
 
     def __init__(
-        self, allow: Iterable[str] = (), *, resolve: Resolve | None = None, dial: Dial | None = None
+        self,
+        allow: Iterable[str] = (),
+        *,
+        only: Iterable[str] | None = None,
+        resolve: Resolve | None = None,
+        dial: Dial | None = None,
     ) -> None:
         self._allow = tuple(allow)
+        self._listed = None if only is None else tuple(only)
+        self._only = None if self._listed is None else tuple(map(read_host_pattern, self._listed))
         entries: set[tuple[str, int]] = set()
         faults: list[str] = []
         for entry in self._allow:
@@ -254,7 +264,7 @@ class EgressGuard:
         Raises:
             ValueError: Some entries are invalid.
         """
-        return EgressGuard([*self._allow, *allow], resolve=self._resolve, dial=self._dial)
+        return EgressGuard([*self._allow, *allow], only=self._listed, resolve=self._resolve, dial=self._dial)
 
     def check(self, host: str, port: int, hosts: Collection[str]) -> None:
         """Check a host as far as this is possible without a look-up.
@@ -334,6 +344,8 @@ class EgressGuard:
         read = _read(host, port)
         if not any(host_matches(read, pattern) for pattern in hosts):
             raise _unnamed(read, hosts)
+        if self._only is not None and not matches_any_host(read, port, self._only):
+            raise _unlisted(read, port)
         if read.literal:
             self._judge(read, port, read.name, written=host)
         return read
@@ -384,6 +396,15 @@ def _unnamed(host: Host, hosts: Collection[str]) -> EgressRefused:
         f"`{host.name}` is not among the hosts that this tool may reach ({listed})",
         code="host_not_named",
         hint=f"if the tool may reach it, add it to the descriptor: `hosts: [{entries}]`",
+    )
+
+
+def _unlisted(host: Host, port: int) -> EgressRefused:
+    place = host_and_port(host.name, port)
+    return EgressRefused(
+        f"`{place}` is not among the hosts that `access` allows",
+        code="host_not_allowed",
+        hint=f"if tools may reach it, add `{host.name}` to `access.hosts` in toolcrib.yaml",
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -262,6 +263,35 @@ def host_matches(host: Host, pattern: str) -> bool:
     # `glob[1:]` keeps the dot, so that `*.example.com` does not match `evilexample.com`.
     below = glob.startswith("*.") and not host.literal and host.name.endswith(glob[1:])
     return below or glob in ("*", host.name)
+
+
+def read_host_pattern(entry: str) -> tuple[str, int | None]:
+    """Parse an entry of `access.hosts`: a host pattern, with a port or without: `*.example.com`, `[::1]:8080`.
+
+    Returns:
+        The host pattern, and the port; None for all ports.
+
+    Raises:
+        ValueError: The entry is invalid; the part after the last semicolon of the message is a hint.
+    """
+    host, colon, port = entry.rpartition(":")
+    if not colon or not _PORT.fullmatch(port) or (":" in host and not host.startswith("[")):
+        host, port = entry, ""
+    if "@" in entry or "/" in entry:
+        fault = f"`{printable(entry)}` is not a host"
+    elif port and not is_port(int(port)):
+        fault = f"`{printable(entry)}` needs a port between 1 and 65535"
+    else:
+        try:
+            return read_glob(host), int(port) if port else None
+        except ValueError as error:
+            fault = str(error)
+    raise ValueError(f"{fault}; write `api.example.com`, `*.example.com` or `api.example.com:443`")
+
+
+def matches_any_host(host: Host, port: int, patterns: Iterable[tuple[str, int | None]]) -> bool:
+    """Whether one of several patterns, in the form that `read_host_pattern` returns, matches a host and port."""
+    return any(wanted in {None, port} and host_matches(host, glob) for glob, wanted in patterns)
 
 
 def read_allowed(entry: str) -> tuple[str, int]:

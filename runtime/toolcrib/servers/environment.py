@@ -48,18 +48,21 @@ class NetworkEnvironment(NamedTuple):
         return cls(EgressGuard(), SecretResolver())
 
     @classmethod
-    def of(cls, egress: Iterable[str], origins: Mapping[str, str]) -> NetworkEnvironment:
+    def of(
+        cls, egress: Iterable[str], origins: Mapping[str, str], hosts: Iterable[str] | None = None
+    ) -> NetworkEnvironment:
         """The environment of a project.
 
         Args:
             egress: The allowed `host:port` entries, as configured.
             origins: Replaced origin -> origin to call, as configured.
+            hosts: Patterns of the hosts that may be reached at all, as configured; None for all.
 
         Raises:
             ValueError: An entry is not valid; the message explains the format.
         """
         normal = {normal_origin(key): normal_origin(value) for key, value in origins.items()}
-        return cls(EgressGuard(egress), SecretResolver(), normal)
+        return cls(EgressGuard(egress, only=hosts), SecretResolver(), normal)
 
     def instead_of(self, origin: str) -> str:
         """The origin to call for one in a descriptor, which must be in normal form."""

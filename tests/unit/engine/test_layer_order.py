@@ -9,6 +9,7 @@ import pytest
 from in_memory import always, fake, mocked, runtime_of
 from toolcrib import CallFinished, CallStarted, ConfigurationError, Outcome, Result
 from toolcrib.engine.middleware import build_chain, middleware_named
+from toolcrib.engine.middleware.events import Observers
 from toolcrib.engine.middleware.layer import LayerContext, SharedState
 from toolcrib.testing import FunctionExecutor
 
@@ -30,7 +31,9 @@ def test_layers_stand_in_the_documented_order():
     async def mine(call, call_next):
         return await call_next(call)
 
-    context = LayerContext(tool, bound, SharedState(), user=[mine, mine], observer=lambda _event: None)
+    context = LayerContext(
+        tool, bound, SharedState(), user=[mine, mine], observers=Observers(lambda _event: None)
+    )
     assert build_chain(context).layers == ("events", "user", "user", "arguments", "deadline", "results")
 
 

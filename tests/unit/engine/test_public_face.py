@@ -14,8 +14,11 @@ FACE = {
     "call_sync",
     "catalogue",
     "close",
+    "disable",
     "discover",
     "dry_run",
+    "enable",
+    "observe",
     "open",
     "packs",
     "problems",
@@ -27,6 +30,7 @@ FACE = {
     "servers",
     "session",
     "stream",
+    "violations",
     "watch",
 }
 

@@ -9,7 +9,7 @@ import zipfile
 import pytest
 
 from toolcrib import ClosedRuntime, ConfigurationError, Outcome, Registry, Runtime
-from toolcrib.loading.reload import ToolAppeared, ToolChanged, ToolGone
+from toolcrib.loading.reload import ToolAppeared, ToolChanged, ToolDisabled, ToolEnabled, ToolGone
 
 
 def tool(name: str, answer: object = 1, rest: str = "") -> str:
@@ -274,7 +274,8 @@ def test_what_is_offered_no_more_is_gone_and_comes_back(folder):
     assert reload(runtime).gone == ("b",)
     (folder / "toolcrib.yaml").write_text("project: p\nsources: [.]\n")
     assert reload(runtime).appeared == ("b",)
-    assert [type(event) for event in events] == [ToolGone, ToolAppeared]
+    assert [type(event) for event in events] == [ToolDisabled, ToolEnabled]
+    assert events[0].reason == f"`b` is disabled in {folder / 'toolcrib.yaml'}:3"
 
 
 def test_a_file_is_reported_once_however_it_is_named(folder, monkeypatch):

@@ -47,7 +47,7 @@ class LayerEntry(NamedTuple):
 
 
 def _observed(context: LayerContext) -> bool:
-    return context.observer is not None
+    return bool(context.observers)
 
 
 def _wrapped(context: LayerContext) -> bool:
@@ -62,6 +62,10 @@ def _waiting(context: LayerContext) -> bool:
     return context.bound.waits
 
 
+def _decided(context: LayerContext) -> bool:
+    return context.access is not None
+
+
 def _failing(context: LayerContext) -> bool:
     return bool(context.tool.faults)
 
@@ -73,6 +77,7 @@ LAYERS: Final = (
     LayerEntry("events", _observed, outer=True, keeps=True),  # outermost: reports what the caller gets
     LayerEntry(USER, _wrapped, outer=True, keeps=True),
     LayerEntry("arguments", trusts=True),  # before `limits`: invalid arguments cost no attempt
+    LayerEntry("access", _decided, trusts=True),  # after `arguments`: rules see valid arguments with defaults
     LayerEntry("cache", _reaching),  # outside `limits`: a cached result needs no slot
     LayerEntry("deadline", _waiting),  # one deadline for the queue and all attempts
     LayerEntry("limits", _reaching),  # outside `retry`: all attempts of a call share one slot

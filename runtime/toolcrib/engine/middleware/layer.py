@@ -22,7 +22,9 @@ from toolcrib.schema.validation import as_json
 from toolcrib.schema.validation.json_values import DEPTH
 
 if TYPE_CHECKING:
-    from toolcrib.engine.middleware.events import Observer
+    from toolcrib.engine.access_control import ToolGate
+    from toolcrib.engine.middleware.events import Observers
+    from toolcrib.security.access import AccessDecision, AccessViolation
 
 T = TypeVar("T")
 Answer: TypeAlias = Result | TrustedAnswer
@@ -33,6 +35,13 @@ Link: TypeAlias = Callable[[Call], Awaitable[Answer]]
 L = TypeVar("L", bound=Link)
 
 
+Approve: TypeAlias = "Callable[[Call, AccessDecision, Link], Awaitable[Answer]]"
+"""Answers a call that a person must approve: `await call_next(call)` once it is approved.
+
+The layer `access` waits if it does, unless it declares `waits = False`.
+"""
+
+
 class LayerContext(NamedTuple):
     """The inputs for building the layers of one tool.
 
@@ -41,14 +50,20 @@ class LayerContext(NamedTuple):
         bound: Its binding.
         shared: State that the calls of a runtime share.
         user: Middleware of the user, outermost first.
-        observer: Receives the events of every call, if any.
+        observers: Receive the events of every call.
+        access: Decides about each call; None if access decides nothing about the tool.
+        record: Records a call that access refused.
+        approve: Asks a person about a call and continues it; None if nobody can be asked.
     """
 
     tool: Descriptor
     bound: BoundTool
     shared: SharedState
     user: Sequence[Middleware] = ()
-    observer: Observer | None = None
+    observers: Observers | None = None
+    access: ToolGate | None = None
+    record: Callable[[AccessViolation], None] = lambda _violation: None
+    approve: Approve | None = None
 
     @property
     def reaching(self) -> Reaching:
@@ -78,7 +93,7 @@ def never_waits(layer: L) -> L:
     return layer
 
 
-def may_wait(layer: Link | Middleware) -> bool:
+def may_wait(layer: Link | Middleware | Approve) -> bool:
     """Whether a layer may wait by itself; True unless it declares `waits = False`."""
     waits: bool = getattr(layer, "waits", True)
     return waits

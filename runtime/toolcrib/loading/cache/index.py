@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 CLASSES: Final = MappingProxyType(
     {
+        "AccessRule": "toolcrib.security.access",
+        "AccessSettings": "toolcrib.security.access",
         "Annotations": "toolcrib.core.model",
         "Backoff": "toolcrib.core.model",
         "Bounds": "toolcrib.core.model",

@@ -18,7 +18,7 @@ from toolcrib.formats.providers import Declaration, declare
 from toolcrib.provider.conversations import CallRecord, Stop
 from toolcrib.provider.loop.calls import ResultReader
 from toolcrib.provider.messages import ToolCall
-from toolcrib.registry.catalog import HiddenReason
+from toolcrib.registry.catalog import DENIED, HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.security.tool_policy import CHOICES, ToolPolicy, allows, needs_of
 
@@ -435,7 +435,9 @@ class ToolOffer:
         return arguments if declaration is None else declaration.restore(arguments)
 
     def hidden(self, tool: str) -> HiddenReason | None:
-        """Why an existing tool is not offered; None if it is offered or unknown."""
+        """Why an existing tool is not offered; None if it is offered, unknown, or denied by access."""
         if tool in self._by_tool or tool not in self.registry:
             return None
-        return self.registry.hidden(tool)
+        hidden = self.registry.hidden(tool)
+        # A call that access denies is made, so that it is recorded and ends like that of any other caller.
+        return None if hidden is not None and hidden.code == DENIED else hidden

@@ -25,6 +25,9 @@ from toolcrib.serve.mcp.options import Options
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
+CALLER = "mcp"
+"""Caller of all calls of clients, as access rules name it."""
+
 OPEN_SESSION: Final = "open_session"
 """The tool that opens a session and returns its handle."""
 
@@ -167,7 +170,7 @@ class ClientSessions:
         return session
 
     def _made(self) -> Session:
-        return self._runtime.session(caller="mcp", clock=self._clock)
+        return self._runtime.session(caller=CALLER, clock=self._clock)
 
     def _drop(self, now: float) -> None:
         """Forget the sessions that have ended; `_end` releases what they hold."""

@@ -31,10 +31,14 @@ from toolcrib import __version__
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Result
 from toolcrib.engine import engine_of
+from toolcrib.engine.access_control import Principal
 from toolcrib.engine.middleware.arguments import DEPTH
 from toolcrib.engine.session import Session
+from toolcrib.registry.catalog import DENIED
+from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation.json_values import is_large
 from toolcrib.serve.mcp.client_sessions import (
+    CALLER,
     LONGEST_NAME,
     META_KEY,
     OPEN_SESSION,
@@ -291,7 +295,7 @@ class ToolServer:
         listing = self._listing(ctx)
         name = listing.named.get(params.name)
         if name is None:
-            if not self._may_appear(ctx, params.name):
+            if not (self._may_appear(ctx, params.name) or self._is_denied(ctx, params.name)):
                 raise _unknown(params.name, listing)
             # Only its server knows whether the tool is there and takes the handle of a session.
             if _is_modern(ctx) and self._options.sessions == "handle":
@@ -359,7 +363,20 @@ class ToolServer:
 
     def _listing_of(self, toolset: str, *, modern: bool = False) -> ToolListing:
         by_handle = modern and self._options.sessions == "handle"
-        return self._listings.of(self._runtime.registry, toolset, by_handle=by_handle)
+        return self._listings.of(self._registry, toolset, by_handle=by_handle)
+
+    @property
+    def _registry(self) -> Registry:
+        """The tools that access lets clients see."""
+        return engine_of(self._runtime).seen_by(self._runtime.registry, Principal(CALLER))
+
+    def _is_denied(self, ctx: Context, name: str) -> bool:
+        """Whether access hides a tool from clients. A call of it is made, so that it is denied and recorded."""
+        toolset = self._toolset(ctx)
+        registry = self._registry.within(toolset) if toolset else self._registry
+        own = registry.named_by_alias(name) if name not in registry else name
+        hidden = None if own is None else registry.hidden(own)
+        return hidden is not None and hidden.code == DENIED
 
     def _toolset(self, ctx: Context) -> str:
         asked = ctx.request.scope.get(TOOLSET, "") if ctx.request is not None else ""
@@ -397,7 +414,7 @@ class ToolServer:
         return self._clients.own("")
 
     def _opened(self, connection: Connection) -> Session:
-        session = self._connections[connection] = self._runtime.session(caller="mcp")
+        session = self._connections[connection] = self._runtime.session(caller=CALLER)
         self.immediate.add(connection)
 
         async def ended() -> None:

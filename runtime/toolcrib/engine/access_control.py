@@ -1,0 +1,442 @@
+"""Decide who may call what: the access settings, compiled for each tool.
+
+A tool that access decides nothing about has no gate, and so no layer. The gate of another tool holds only the rules that
+concern the tool; for each caller it keeps the rules that concern this caller, of which a call evaluates only the
+matchers of arguments.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from toolcrib.core.model import JSON, NOTHING, Call, Descriptor
+from toolcrib.core.server_config import LockVerdict
+from toolcrib.registry.catalog import DENIED, Card, HiddenReason, Look, accepts, card_of, fits_conditions
+from toolcrib.security.access import EFFECTS, AccessDecision, AccessRule, AccessSettings
+from toolcrib.security.path_access import PathAccess, PathArgument, path_arguments
+
+if TYPE_CHECKING:
+    from toolcrib.core.model import CallContext
+    from toolcrib.core.protocols import Kinds
+    from toolcrib.core.server_config import Catalogue, Server
+    from toolcrib.security.requirements import Requirements
+    from toolcrib.servers.environment import LockJudge
+
+Test: TypeAlias = Callable[[Mapping[str, JSON]], "AccessDecision | None"]
+"""Decides a call by its arguments; None if it does not concern them."""
+
+Matches: TypeAlias = Callable[[object, Mapping[str, JSON]], bool]
+"""The test of a matcher of arguments; its second argument is the scope, which is empty."""
+
+ALLOWED: Final = AccessDecision("allow", "access_default", "default")
+"""The decision about a call that nothing concerns."""
+
+_MOST_CALLERS: Final = 256
+"""Maximum number of callers whose rules a gate remembers."""
+
+
+class Principal(NamedTuple):
+    """Who makes a call.
+
+    Attributes:
+        caller: Agent, interface or program.
+        user: User on whose behalf it is made.
+        grants: Capabilities that the call was granted.
+    """
+
+    caller: str = ""
+    user: str = ""
+    grants: frozenset[str] = frozenset()
+
+
+ANYONE: Final = Principal()
+"""A caller who gave no name."""
+
+
+class _Plan(NamedTuple):
+    """The rules for one caller: the decision without arguments, and the tests that may overrule it."""
+
+    fixed: AccessDecision
+    tests: tuple[Test, ...]
+
+
+class ToolGate:
+    """Decides the calls of one tool.
+
+    Args:
+        settings: The access settings.
+        rules: Those of the rules that concern the tool, with their compiled matchers of arguments.
+        fixed: Decisions that depend neither on the caller nor on the arguments.
+        capabilities: What the tool needs to be granted.
+        paths: Decides by the paths in the arguments, if the tool has any.
+        confirmation: The decision of `requires_confirmation`, if the tool has it. It also applies in audit mode.
+
+    Attributes:
+        confirmation: As the parameter.
+    """
+
+    __slots__ = ("_capabilities", "_fixed", "_paths", "_plans", "_rules", "_settings", "confirmation")
+
+    def __init__(
+        self,
+        settings: AccessSettings,
+        rules: Sequence[tuple[AccessRule, Matches | None]],
+        fixed: Sequence[AccessDecision],
+        capabilities: Sequence[str],
+        *,
+        paths: Test | None,
+        confirmation: AccessDecision | None,
+    ) -> None:
+        self.confirmation = confirmation
+        self._settings = settings
+        self._rules = rules
+        self._fixed = fixed
+        self._capabilities = capabilities
+        self._paths = paths
+        self._plans: dict[tuple[str, str, frozenset[str]], _Plan] = {}
+
+    @property
+    def audit(self) -> bool:
+        """Whether decisions are only recorded."""
+        return self._settings.audit
+
+    def decide(self, call: Call) -> AccessDecision:
+        """Decide a call by its caller and its arguments, which must be valid."""
+        context = call.context
+        key = (context.caller, context.user, context.grants)
+        fixed, tests = self._plans.get(key) or self._plan(key)
+        for test in tests:
+            decision = test(call.arguments)
+            if decision is not None:
+                return decision
+        return fixed
+
+    def decide_for(self, principal: Principal) -> AccessDecision | None:
+        """Decide about a caller without arguments; None if the arguments decide."""
+        fixed, tests = self._plans.get(principal) or self._plan(principal)
+        return None if tests else fixed
+
+    def may_decide(self, principal: Principal) -> list[AccessDecision]:
+        """The decisions that arguments may lead to, for a person who asks why; the one without arguments is the last."""
+        fixed = self._planned(principal).fixed
+        matching = [
+            decision_of(rule)
+            for rule, matches in self._rules
+            if matches is not None and _concerns(rule.conditions, principal)
+        ]
+        return [*matching, fixed]
+
+    def _plan(self, key: tuple[str, str, frozenset[str]]) -> _Plan:
+        if len(self._plans) >= _MOST_CALLERS:
+            self._plans.clear()
+        plan = self._plans[key] = self._planned(Principal(*key))
+        return plan
+
+    def _planned(self, principal: Principal) -> _Plan:
+        concerned = [
+            (rule, matches) for rule, matches in self._rules if _concerns(rule.conditions, principal)
+        ]
+        plain = [*self._fixed, *self._ungranted(principal)]
+        plain += [decision_of(rule) for rule, matches in concerned if matches is None]
+        plain += [] if self.confirmation is None else [self.confirmation]
+        fixed = next((found for effect in EFFECTS for found in plain if found.effect == effect), None)
+        # Only tests with a stronger effect can overrule a decision; any test overrules the default.
+        stronger = EFFECTS if fixed is None else EFFECTS[: EFFECTS.index(fixed.effect)]
+        tests: list[Test] = []
+        for effect in stronger:
+            if effect == "deny" and self._paths is not None:
+                tests.append(self._paths)
+            tests += [
+                _test(matches, decision_of(rule))
+                for rule, matches in concerned
+                if matches is not None and rule.effect == effect
+            ]
+        return _Plan(_default(self._settings) if fixed is None else fixed, tuple(tests))
+
+    def _ungranted(self, principal: Principal) -> Iterator[AccessDecision]:
+        granted = self._settings.grants
+        if granted is None:
+            return
+        lacking = [
+            name for name in self._capabilities if name not in granted and name not in principal.grants
+        ]
+        if lacking:
+            names = " and ".join(f"`{name}`" for name in lacking)
+            yield self._refused("missing_grant", "grants", f"it needs {names}, which no grant covers")
+
+    def _refused(self, code: str, key: str, reason: str) -> AccessDecision:
+        return AccessDecision("deny", code, f"`{key}`", self._settings.places.get(key, ""), reason)
+
+
+def _concerns(conditions: Mapping[str, Any], principal: Principal) -> bool:
+    """Whether a rule concerns a caller."""
+    return all(
+        accepts(conditions[key], lambda glob, name=name: fnmatchcase(name, glob))  # type: ignore[misc]
+        for key, name in (("caller", principal.caller), ("user", principal.user))
+        if key in conditions
+    )
+
+
+def decision_of(rule: AccessRule) -> AccessDecision:
+    """The decision of a rule."""
+    # Rules are few, and their text is compiled once for each caller.
+    from toolcrib.loading.access import rule_text  # noqa: PLC0415 -- a project without rules needs none of it
+
+    return AccessDecision(
+        rule.effect, "access_rule", f"`{rule_text(rule)}`", rule.place, rule.reason, rule.severity
+    )
+
+
+def _default(settings: AccessSettings) -> AccessDecision:
+    if settings.default == "allow":
+        return ALLOWED._replace(place=settings.places.get("default", ""))
+    return AccessDecision(settings.default, "access_default", "default", settings.places.get("default", ""))
+
+
+def _test(matches: Matches, decision: AccessDecision) -> Test:
+    return lambda arguments: decision if matches(arguments, NOTHING) else None
+
+
+def principal_of(context: CallContext | Principal) -> Principal:
+    """Who makes the calls of a context."""
+    return Principal(context.caller, context.user, context.grants)
+
+
+def access_control(
+    settings: AccessSettings,
+    kinds: Kinds,
+    servers: Mapping[str, Server],
+    origins: Mapping[str, str],
+) -> AccessControl:
+    """Compile access settings for the tools of a project.
+
+    Args:
+        settings: The settings.
+        kinds: The modes.
+        servers: The servers that blocks may name.
+        origins: Origin in a block -> the origin that is called instead.
+    """
+
+    def requirements(tool: Descriptor) -> Iterator[Requirements]:
+        for mode in tool.bindings:
+            found = kinds.requirements_of(mode, tool, servers)
+            if found is not None:
+                yield found._replace(hosts=tuple(_contacted(host, origins) for host in found.hosts))
+
+    return AccessControl(settings, requirements)
+
+
+def _contacted(host: str, origins: Mapping[str, str]) -> str:
+    """The origin that is contacted for one that a block names."""
+    if not origins or "://" not in host or "${" in host:
+        return host
+    from toolcrib.servers.environment import normal_origin  # noqa: PLC0415 -- few projects replace origins
+
+    written = normal_origin(host)
+    return next((instead for origin, instead in origins.items() if normal_origin(origin) == written), host)
+
+
+class AccessControl:
+    """Compiles access settings for the tools of a runtime.
+
+    Args:
+        settings: The settings.
+        requirements: Returns what calls of a tool use outside the program, in all of its modes.
+    """
+
+    def __init__(
+        self, settings: AccessSettings, requirements: Callable[[Descriptor], Iterable[Requirements]]
+    ) -> None:
+        self.settings = settings
+        self.paths = PathAccess(settings.root, settings.read, settings.write)
+        self._requirements = requirements
+        self._by_name: dict[str, list[tuple[int, AccessRule]]] = {}
+        self._others: list[tuple[int, AccessRule]] = []
+        for number, rule in enumerate(settings.rules):
+            names = _exact_names(rule.conditions)
+            for name in names or ():
+                self._by_name.setdefault(name, []).append((number, rule))
+            if names is None:
+                self._others.append((number, rule))
+        self._matchers: dict[int, Matches] = {}
+        self._looks: dict[Principal, Look] = {}
+        self._gates: dict[str, tuple[Descriptor, ToolGate | None]] = {}
+
+    @property
+    def decides_nothing(self) -> bool:
+        """Whether the settings allow every call."""
+        return self.settings.decides_nothing
+
+    def gate(self, tool: Descriptor) -> ToolGate | None:
+        """Compile the gate of a tool; None if access decides nothing about it."""
+        if self.decides_nothing and not tool.requires_confirmation:
+            return None
+        known = self._gates.get(tool.name)
+        if known is None or known[0] is not tool:
+            known = self._gates[tool.name] = (tool, self._gate_of(tool))
+        return known[1]
+
+    def _gate_of(self, tool: Descriptor) -> ToolGate | None:
+        return self._gate(card_of(tool), lambda: tool, confirms=bool(tool.requires_confirmation))
+
+    def _gate(self, card: Card, tool: Callable[[], Descriptor], *, confirms: bool) -> ToolGate | None:
+        settings = self.settings
+        rules = [rule for rule in self._rules_of(card.name) if fits_conditions(card, rule.conditions)]
+        needs = any(getattr(settings, key) is not None for key in ("hosts", "commands", "environment"))
+        fixed = [*self._unlisted(tool())] if needs else []
+        confirmation = _confirmation(tool()) if confirms else None
+        capabilities = card.capabilities if settings.grants is not None else ()
+        limited = settings.read is not None or settings.write is not None
+        marked = path_arguments(tool().input_schema) if limited else ()
+        paths = self._path_test(marked) if marked else None
+        if not (rules or fixed or capabilities or paths or confirmation) and settings.default == "allow":
+            return None
+        compiled = [(rule, self._matches(rule)) for rule in rules]
+        return ToolGate(settings, compiled, fixed, capabilities, paths=paths, confirmation=confirmation)
+
+    def _rules_of(self, name: str) -> Iterator[AccessRule]:
+        """The rules that may concern a tool, in their order."""
+        own = self._by_name.get(name)
+        found = self._others if own is None else sorted([*own, *self._others], key=lambda pair: pair[0])
+        return (rule for _number, rule in found)
+
+    def _matches(self, rule: AccessRule) -> Matches | None:
+        if "args" not in rule.conditions:
+            return None
+        key = id(rule)
+        if key not in self._matchers:
+            from toolcrib.expressions.matchers import compile_matcher  # noqa: PLC0415 -- few rules match arguments
+
+            self._matchers[key] = compile_matcher(rule.conditions["args"], []).test
+        return self._matchers[key]
+
+    def _unlisted(self, tool: Descriptor) -> Iterator[AccessDecision]:
+        """Denials of what a tool uses outside the program and no list allows."""
+        for requirements in self._requirements(tool):
+            yield from self.refusals(requirements)
+
+    def refusals(self, requirements: Requirements) -> Iterator[AccessDecision]:
+        """Denials of hosts, programs and variables that no list allows."""
+        settings = self.settings
+        if settings.hosts is not None:
+            for host in requirements.hosts:
+                if not _is_listed_host(host, settings.hosts):
+                    yield self._refused(
+                        "host_not_allowed", "hosts", f"it contacts `{host}`, which `hosts` does not list"
+                    )
+        for key, code, names in (
+            ("commands", "command_not_allowed", requirements.commands),
+            ("environment", "environment_not_allowed", requirements.environment),
+        ):
+            listed: tuple[str, ...] | None = getattr(settings, key)
+            for name in names if listed is not None else ():
+                if not any(_fits_program(name, glob) for glob in listed or ()):
+                    verb = "starts" if key == "commands" else "reads"
+                    yield self._refused(code, key, f"it {verb} `{name}`, which `{key}` does not list")
+
+    def _refused(self, code: str, key: str, reason: str) -> AccessDecision:
+        return AccessDecision("deny", code, f"`{key}`", self.settings.places.get(key, ""), reason, "high")
+
+    def _path_test(self, marked: Sequence[PathArgument]) -> Test | None:
+        limited = [argument for argument in marked if self.paths.limits(argument.purpose)]
+        if not limited:
+            return None
+
+        def test(arguments: Mapping[str, JSON]) -> AccessDecision | None:
+            for argument in limited:
+                for path in argument.texts(arguments):
+                    why = self.paths.why_refused(path, argument.purpose)
+                    if why:
+                        key = f"paths.{argument.purpose}"
+                        return self._refused("path_not_allowed", key, f"`{argument.name}` is refused: {why}")
+            return None
+
+        return test
+
+    def look(self, principal: Principal) -> Look | None:
+        """What a caller may see; None if that is everything."""
+        if self.decides_nothing:
+            return None
+        if principal not in self._looks:
+            if len(self._looks) >= _MOST_CALLERS:
+                self._looks.clear()
+            self._looks[principal] = self._look(principal)
+        return self._looks[principal]
+
+    def judge(self, judge: LockJudge) -> LockJudge:
+        """A judge of servers that also refuses those whose program, host or variables no list allows."""
+        settings = self.settings
+        if settings.audit or (
+            settings.hosts is None and settings.commands is None and settings.environment is None
+        ):
+            return judge
+
+        def judged(server: Server, catalogue: Catalogue | None) -> LockVerdict:
+            from toolcrib.security.requirements import requirements_of_server  # noqa: PLC0415 -- few projects limit servers
+
+            refused = next(self.refusals(requirements_of_server(server)), None)
+            if refused is None:
+                return judge(server, catalogue)
+            return LockVerdict({"*": f"the server `{server.name}` is {refused}"})
+
+        return judged
+
+    def _look(self, principal: Principal) -> Look:
+        def look(card: Card, tool: Callable[[], Descriptor]) -> HiddenReason | None:
+            gate = None if self.settings.audit else self._gate(card, tool, confirms=False)
+            decision = None if gate is None else gate.decide_for(principal)
+            if decision is None or decision.effect != "deny":
+                return None
+            return HiddenReason(DENIED, f"`{card.name}` is {decision}", decision.place)
+
+        return look
+
+
+def _confirmation(tool: Descriptor) -> AccessDecision:
+    said = tool.requires_confirmation
+    place = tool.origin.place("/requires_confirmation")
+    return AccessDecision(
+        "ask",
+        "requires_confirmation",
+        "`requires_confirmation`",
+        place,
+        said if isinstance(said, str) else "",
+    )
+
+
+def _exact_names(conditions: Mapping[str, Any]) -> list[str] | None:
+    """The tools that a rule names without wildcards; None if it may concern others."""
+    said = conditions.get("tool")
+    entries = [said] if isinstance(said, str) else said
+    if not entries or any(set(entry) & set("*?[!") for entry in entries):
+        return None
+    return list(entries)
+
+
+def _fits_program(name: str, glob: str) -> bool:
+    """Whether a glob matches a program as written, or its name if the glob has no folder."""
+    return fnmatchcase(name, glob) or (os.sep not in glob and fnmatchcase(os.path.basename(name), glob))
+
+
+def _is_listed_host(written: str, patterns: Sequence[str]) -> bool:
+    """Whether a list has a host, as a block writes it. A host that is looked up later is checked when it is contacted."""
+    from toolcrib.security.hosts import (  # noqa: PLC0415 -- few projects list hosts
+        matches_any_host,
+        read_host,
+        read_host_pattern,
+    )
+    from toolcrib.security.trust_needs import host_of  # noqa: PLC0415 -- as above
+
+    if "${" in written:
+        return True
+    name = host_of(written)
+    if "*" in name:
+        # A pattern of the block is a promise, not a contact: the guard checks the hosts that are contacted.
+        return True
+    scheme, _, rest = written.rpartition("://")
+    port = rest.rpartition(":")[2]
+    number = int(port) if port.isdecimal() else 80 if scheme == "http" else 443
+    return matches_any_host(read_host(name), number, [read_host_pattern(pattern) for pattern in patterns])

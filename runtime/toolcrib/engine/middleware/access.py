@@ -1,0 +1,99 @@
+"""Layer `access`: allows, asks about or refuses each call, by its caller and its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from toolcrib.core.model import Call, Outcome, Result
+from toolcrib.core.text import canonical
+from toolcrib.engine.middleware.call_failures import without_attempts
+from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, may_wait, never_waits
+from toolcrib.security.access import AccessDecision, AccessViolation
+from toolcrib.security.redaction import redact
+
+if TYPE_CHECKING:
+    from toolcrib.engine.access_control import ToolGate
+
+
+def layer(context: LayerContext, call_next: Link) -> Link | None:
+    """Build the layer of a tool; None if access decides nothing about it."""
+    gate, record, approve = context.access, context.record, context.approve
+    if gate is None:
+        return None
+    decide, audit, confirmation = gate.decide, gate.audit, gate.confirmation
+
+    async def refused(call: Call, decision: AccessDecision) -> Answer:
+        if decision.effect == "deny":
+            record(violation_of(call, decision))
+            return denied(call, decision)
+        return needs_approval(call, decision)
+
+    def access(call: Call) -> Awaitable[Answer]:
+        decision = decide(call)
+        if decision.effect == "allow":
+            return call_next(call)
+        if audit and decision is not confirmation:
+            record(violation_of(call, decision, audit=True))
+            if confirmation is None:
+                return call_next(call)
+            decision = confirmation
+        if decision.effect == "ask" and approve is not None:
+            return approve(call, decision, call_next)
+        return refused(call, decision)
+
+    waits = approve is not None and may_wait(approve)
+    return access if waits else never_waits(access)
+
+
+def violation_of(call: Call, decision: AccessDecision, *, audit: bool = False) -> AccessViolation:
+    """Build the record of a call that access refused, or would have refused."""
+    context = call.context
+    return AccessViolation(
+        call.tool.name,
+        decision,
+        call.id,
+        context.caller,
+        context.user,
+        context.session.id,
+        context.correlation,
+        arguments_digest(call),
+        context.session.clock.now(),
+        audit,
+    )
+
+
+def arguments_digest(call: Call) -> str:
+    """SHA-256 of the arguments of a call in canonical JSON, in hex."""
+    return sha256(canonical(call.arguments).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def denied(call: Call, decision: AccessDecision) -> Result:
+    """Build the result of a call that access refused."""
+    message = f"`{call.tool.name}` is {decision}"
+    return without_attempts(
+        Result.failed(Outcome.DENIED, message, code=decision.code, details=decision.as_json())
+    )
+
+
+def needs_approval(call: Call, decision: AccessDecision) -> Result:
+    """Build the result of a call that a person must approve, if nobody can be asked."""
+    shown = redact(call.arguments, call.tool.input_schema)
+    details = {
+        **decision.as_json(),
+        "tool": call.tool.name,
+        "arguments": shown,
+        "arguments_sha256": arguments_digest(call),
+    }
+    message = f"`{call.tool.name}` {decision}"
+    return without_attempts(
+        Result.failed(Outcome.NEEDS_APPROVAL, message, code=decision.code, details={"approval": details})
+    )
+
+
+def explain(call: Call, decision: AccessDecision, gate: ToolGate) -> Result | None:
+    """Build the result that a call would have if access did not let it run; None in audit mode."""
+    if gate.audit and decision is not gate.confirmation:
+        return None
+    return denied(call, decision) if decision.effect == "deny" else needs_approval(call, decision)

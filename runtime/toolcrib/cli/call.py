@@ -28,6 +28,7 @@ from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
+from toolcrib.security.access import decision_from
 from toolcrib.security.trust import Untrusted
 
 
@@ -153,8 +154,11 @@ def _plan(planned: Result) -> Any:
 
 
 def _tell_plan(planned: Result) -> None:
-    """Print which reply is chosen or which request is sent, and why."""
+    """Print what access decides, which reply is chosen or which request is sent, and why."""
     plan: Any = _plan(planned)
+    access: Any = planned.value.get("access") if isinstance(planned.value, dict) else None
+    if access is not None:
+        _echo([f"access: {decision_from(access)}"], err=True)
     if planned_request(plan) is not None:
         told: Any = planned.value
         _echo(reason_lines(plan, told["arguments"]), err=True)

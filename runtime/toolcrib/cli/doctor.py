@@ -19,6 +19,7 @@ from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
+from toolcrib.engine.access_control import Principal
 from toolcrib.security.trust import Untrusted
 
 MOST = 5
@@ -27,21 +28,36 @@ MOST = 5
 
 @click.command("doctor")
 @click.argument("name", required=False, shell_complete=all_tool_names)
+@click.option(
+    "--as", "caller", metavar="CALLER", help="With NAME: what access decides about calls of this caller."
+)
+@click.option("--user", metavar="USER", help="With NAME: what access decides about calls for this user.")
 @json_option
 @read_options
 @click.pass_context
-def command(ctx: click.Context, *, name: str | None, as_json: bool, reading: ReadOptions) -> None:
+def command(
+    ctx: click.Context,
+    *,
+    name: str | None,
+    caller: str | None,
+    user: str | None,
+    as_json: bool,
+    reading: ReadOptions,
+) -> None:
     """Show what is installed and active, where each value comes from, and what is wrong.
 
-    With NAME: where each value of this tool comes from, or why the tool is unknown. Exits with 1 if something is
-    wrong.
+    With NAME: where each value of this tool comes from, who may call it, or why the tool is unknown. Exits with 1 if
+    something is wrong.
     """
+    if name is None and (caller, user) != (None, None):
+        raise click.UsageError("`--as` and `--user` need the name of a tool")
     with _without_log():
         checkup = Checkup(reading)
     if name is None:
         document, lines = checkup.as_json(), _page
     else:
-        document, lines = explain_tool(name, checkup), explanation_lines
+        document = explain_tool(name, checkup, Principal(caller or "", user or ""))
+        lines = explanation_lines
     if as_json:
         click.echo(json_text(document))
     else:

@@ -17,6 +17,7 @@ from toolcrib.core.pointers import pointer_step
 from toolcrib.core.server_config import SEPARATOR
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine import engine_of
+from toolcrib.engine.access_control import Principal
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
 from toolcrib.loading.packs import Pack
@@ -38,22 +39,29 @@ _SHOWN = (
 """Keys that are always shown; other keys are shown only if a document or a setting sets them."""
 
 
-def explain_tool(name: str, checkup: Checkup) -> dict[str, Any]:
-    """Explain one tool name as a JSON object."""
+def explain_tool(name: str, checkup: Checkup, principal: Principal) -> dict[str, Any]:
+    """Explain one tool name as a JSON object; `principal` is who would call it."""
     registry = checkup.registry
     known = registry.named_by_alias(name) if name not in registry else name
     if known is None:
         return _absent(name, checkup)
     tool = registry[known]
-    hidden = registry.hidden(known)
-    runtime = checkup.runtime
-    reason = engine_of(runtime).unavailable(tool) or checkup.blocked or engine_of(runtime).not_ready(tool)
+    engine = engine_of(checkup.runtime)
+    hidden = engine.seen_by(registry, principal).hidden(known)
+    reason = engine.unavailable(tool, principal) or checkup.blocked or engine.not_ready(tool)
+    standing = engine.access.standing(tool, principal)
     return {
         "healthy": not reason,
         "name": known,
         "alias": registry.alias_of(known),
         "state": hidden.code if hidden is not None else "unavailable" if reason else "ready",
         "reason": reason or None,
+        "access": {
+            "caller": principal.caller,
+            "user": principal.user,
+            **standing.as_json(),
+            "lines": [*standing.lines()],
+        },
         "place": tool.origin.place(),
         "pack": tool.origin.pack or None,
         "namespace": tool.origin.namespace or None,
@@ -286,6 +294,7 @@ def _lines_of_tool(told: dict[str, Any]) -> Iterator[str]:
     facts = [(key, told[key]) for key in ("place", "pack", "namespace", "stale") if told[key]]
     facts += [("overrides", place) for place in told["overrides"]]
     facts += [("alias", told["alias"])] if told["alias"] != told["name"] else []
+    facts += [(_access_label(told["access"]), line) for line in told["access"]["lines"]]
     yield from (f"  {line}" for line in table(facts))
     yield ""
     rows = [(value["key"], value["value"], value["from"]) for value in told["values"]]
@@ -300,6 +309,11 @@ def _lines_of_tool(told: dict[str, Any]) -> Iterator[str]:
         yield ""
         for problem in told["problems"]:
             yield from (f"  {line}" for line in escape_terminal(problem).splitlines())
+
+
+def _access_label(access: dict[str, Any]) -> str:
+    who = " for ".join(filter(None, (access["caller"], access["user"])))
+    return f"access of {who}" if who else "access"
 
 
 def _lines_of_absent(told: dict[str, Any]) -> Iterator[str]:

@@ -119,15 +119,17 @@ class ToolGate:
         fixed, tests = self._plans.get(principal) or self._plan(principal)
         return None if tests else fixed
 
-    def may_decide(self, principal: Principal) -> list[AccessDecision]:
-        """The decisions that arguments may lead to, for a person who asks why; the one without arguments is the last."""
-        fixed = self._planned(principal).fixed
+    def standing(self, principal: Principal) -> Standing:
+        """What is decided about the calls of someone, for a person who asks why."""
+        fixed, tests = self._planned(principal)
         matching = [
             decision_of(rule)
             for rule, matches in self._rules
             if matches is not None and _concerns(rule.conditions, principal)
         ]
-        return [*matching, fixed]
+        if self._paths is not None:
+            matching.append(AccessDecision("deny", "path_not_allowed", "`paths`"))
+        return Standing(fixed, tuple(matching) if tests else (), self.audit)
 
     def _plan(self, key: tuple[str, str, frozenset[str]]) -> _Plan:
         if len(self._plans) >= _MOST_CALLERS:
@@ -203,6 +205,35 @@ def _test(matches: Matches, decision: AccessDecision) -> Test:
 def principal_of(context: CallContext | Principal) -> Principal:
     """Who makes the calls of a context."""
     return Principal(context.caller, context.user, context.grants)
+
+
+class Standing(NamedTuple):
+    """What access decides about the calls of one tool by one caller.
+
+    Attributes:
+        fixed: The decision if no rule about arguments decides.
+        by_arguments: The decisions that arguments may lead to; empty if they have no influence.
+        audit: Whether decisions are only recorded.
+    """
+
+    fixed: AccessDecision = ALLOWED
+    by_arguments: tuple[AccessDecision, ...] = ()
+    audit: bool = False
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the standing as a JSON object."""
+        return {
+            "decision": self.fixed.as_json(),
+            "by_arguments": [each.as_json() for each in self.by_arguments],
+            "audit": self.audit,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Describe the standing, one line for each decision."""
+        yield from (f"{each}, depending on the arguments" for each in self.by_arguments)
+        yield f"otherwise {self.fixed}" if self.by_arguments else str(self.fixed)
+        if self.audit:
+            yield "audit mode: decisions are recorded and block nothing"
 
 
 def access_control(
@@ -365,6 +396,11 @@ class AccessControl:
                 self._looks.clear()
             self._looks[principal] = self._look(principal)
         return self._looks[principal]
+
+    def standing(self, tool: Descriptor, principal: Principal) -> Standing:
+        """What is decided about the calls of a tool by someone."""
+        gate = self.gate(tool)
+        return Standing(audit=self.settings.audit) if gate is None else gate.standing(principal)
 
     def judge(self, judge: LockJudge) -> LockJudge:
         """A judge of servers that also refuses those whose program, host or variables no list allows."""

@@ -50,7 +50,14 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.protocols import BoundTool, Clock, Executor, Middleware
 from toolcrib.core.server_config import MODE, Catalogue, Server
-from toolcrib.engine.access_control import AccessControl, Principal, ToolGate, access_control, principal_of
+from toolcrib.engine.access_control import (
+    ANYONE,
+    AccessControl,
+    Principal,
+    ToolGate,
+    access_control,
+    principal_of,
+)
 from toolcrib.engine.binder import Binder, over_estimate
 from toolcrib.engine.middleware import middleware_named
 from toolcrib.engine.middleware.events import Event, Observer, Observers
@@ -1173,11 +1180,11 @@ class Engine:
         said = self.settings.lock if self.settings is not None else ""
         return "block" if said == "block" else "warn"
 
-    def unavailable(self, tool: Descriptor) -> str:
-        """Why a tool cannot be called, and how to fix it; empty if it can."""
+    def unavailable(self, tool: Descriptor, principal: Principal = ANYONE) -> str:
+        """Why a tool cannot be called by someone, and how to fix it; empty if it can."""
         why = self._unbound(tool)
         return (
-            self.registry.why_hidden(tool.name)
+            self.seen_by(self.registry, principal).why_hidden(tool.name)
             or self._binder.missing(tool)
             or self._unmet(tool)
             or over_estimate(tool)

@@ -47,6 +47,7 @@ from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.settings import check_limits, flatten_limits, parse_limits
 from toolcrib.loading.tool_requirements import (
     check_declared_capabilities,
+    check_path_marks,
     check_tool_requirements,
     with_derived_capabilities,
 )
@@ -180,6 +181,8 @@ class _DescriptorParser:
         tool = with_derived_capabilities(tool, kinds)
         if not _REQUIREMENT_KEYS.isdisjoint(kept):
             self.problems += check_tool_requirements(kept, tool)
+        if '"x-path"' in text:
+            self.problems += check_path_marks(tool)
         self.tool = self.judged = tool
 
     def check_schemas(self) -> None:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import NOTHING, Descriptor
-from toolcrib.core.text import format_size
+from toolcrib.core.pointers import pointer_to
+from toolcrib.core.text import compact, format_size
 from toolcrib.loading.documents.positions import excerpt
+from toolcrib.security.path_access import MARK, PURPOSES, marked_paths
 
 if TYPE_CHECKING:
     from toolcrib.core.protocols import Kinds
@@ -134,6 +136,18 @@ def _check_question(tool: Descriptor) -> Iterator[Problem]:
     watch = ArgumentReads(closed_names(tool.input_schema) if "input_schema" in tool.origin.written else None)
     compile_value(tool.requires_confirmation, watch.names, problems, "/requires_confirmation")
     yield from problems
+
+
+def check_path_marks(tool: Descriptor) -> Iterator[Problem]:
+    """The problems of `x-path` in the input schema of a tool."""
+    for steps, purpose in marked_paths(tool.input_schema):
+        if purpose not in PURPOSES:
+            keys = (key for step in steps for key in (("items",) if step is None else ("properties", step)))
+            message = f"`{MARK}` must be `read` or `write`, got {excerpt(compact(purpose))}"
+            pointer = f"/input_schema{pointer_to((*keys, MARK))}"
+            yield Problem(
+                code="not_allowed", message=message, pointer=pointer, hint="write what the tool does"
+            )
 
 
 # Capabilities that the blocks need.

@@ -130,6 +130,12 @@ class AccessDecision(NamedTuple):
         return f"{verb} by {_WHAT.get(self.code, '')}{self.rule}{at}{because}"
 
 
+def decision_from(written: Mapping[str, Any]) -> AccessDecision:
+    """Return the decision that `AccessDecision.as_json` wrote."""
+    keys = ("effect", "code", "rule", "at", "reason", "severity")
+    return AccessDecision(*(written[key] for key in keys))
+
+
 _WHAT: Final = {"access_rule": "the rule "}
 
 

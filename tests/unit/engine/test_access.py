@@ -288,12 +288,13 @@ async def test_confirmation_asks_also_in_audit_mode(project):
 async def test_the_gate_says_what_arguments_may_decide(project):
     opened = project(rules("deny: {args: {amount: 1}}", "ask: {caller: ops}"))
     async with opened() as runtime:
-        gate = engine_of(runtime).access.gate(runtime.registry["refund"])
-        assert gate.decide_for(Principal("ops")) is None
-        assert [each.place for each in gate.may_decide(Principal("ops"))] == [
-            "toolcrib.yaml:6",
-            "toolcrib.yaml:7",
+        access = engine_of(runtime).access
+        standing = access.standing(runtime.registry["refund"], Principal("ops"))
+        assert [*standing.lines()] == [
+            "denied by the rule `deny args` (toolcrib.yaml:6), depending on the arguments",
+            "otherwise needs approval by the rule `ask caller ops` (toolcrib.yaml:7)",
         ]
+        assert access.gate(runtime.registry["refund"]).decide_for(Principal("ops")) is None
 
 
 async def test_a_dry_run_explains_the_decision(project):

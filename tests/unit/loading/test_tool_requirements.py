@@ -208,3 +208,13 @@ def test_tools_that_need_each_other_are_available():
 
 def _pair(name, other):
     return Descriptor(name=name, dependencies=Dependencies(tools=(other,)))
+
+
+def test_the_mark_of_a_path_says_what_the_tool_does_with_it():
+    text = (
+        "name: tool\nmock: {result: 1}\n"
+        "input_schema: {type: object, properties: {files: {type: array, items: {x-path: open}}}}\n"
+    )
+    ((code, pointer, line, message, _hint),) = problems_of(text)
+    assert (code, pointer, line) == ("not_allowed", "/input_schema/properties/files/items/x-path", 3)
+    assert message == '`x-path` must be `read` or `write`, got "open"'

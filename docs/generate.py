@@ -515,6 +515,22 @@ FINER_CODES = (
     ("not_in_toolset", "unavailable", "The tool is not in the active toolset."),
     ("closed", "unavailable", "No tool is offered because the project file has errors."),
     ("not_bound", "unavailable", "The tool cannot be bound in its mode."),
+    ("access_rule", "denied", "A rule of `access` refuses the call, or asks a person (`needs_approval`)."),
+    ("access_default", "denied", "No rule of `access` decides the call, and `default` is `deny` or `ask`."),
+    (
+        "missing_grant",
+        "denied",
+        "The tool needs a capability that neither `access.grants` nor the caller has.",
+    ),
+    ("host_not_allowed", "denied", "`access.hosts` does not list a host that the tool contacts."),
+    ("path_not_allowed", "denied", "An argument leads out of the folders of `access.paths`."),
+    ("command_not_allowed", "denied", "`access.commands` does not list a program that the tool starts."),
+    (
+        "environment_not_allowed",
+        "denied",
+        "`access.environment` does not list a variable that the tool reads.",
+    ),
+    ("requires_confirmation", "needs_approval", "Each call of the tool needs approval."),
     (
         "unmet_requirement",
         "unavailable",

@@ -169,8 +169,8 @@ class ToolGate:
             names = " and ".join(f"`{name}`" for name in lacking)
             yield self._refused("missing_grant", "grants", f"it needs {names}, which no grant covers")
 
-    def _refused(self, code: str, key: str, reason: str) -> AccessDecision:
-        return AccessDecision("deny", code, f"`{key}`", self._settings.places.get(key, ""), reason)
+    def _refused(self, cause: str, key: str, reason: str) -> AccessDecision:
+        return AccessDecision("deny", cause, f"`{key}`", self._settings.places.get(key, ""), reason)
 
 
 def _concerns(conditions: Mapping[str, Any], principal: Principal) -> bool:
@@ -358,7 +358,7 @@ class AccessControl:
                     yield self._refused(
                         "host_not_allowed", "hosts", f"it contacts `{host}`, which `hosts` does not list"
                     )
-        for key, code, names in (
+        for key, cause, names in (
             ("commands", "command_not_allowed", requirements.commands),
             ("environment", "environment_not_allowed", requirements.environment),
         ):
@@ -366,10 +366,10 @@ class AccessControl:
             for name in names if listed is not None else ():
                 if not any(_fits_program(name, glob) for glob in listed or ()):
                     verb = "starts" if key == "commands" else "reads"
-                    yield self._refused(code, key, f"it {verb} `{name}`, which `{key}` does not list")
+                    yield self._refused(cause, key, f"it {verb} `{name}`, which `{key}` does not list")
 
-    def _refused(self, code: str, key: str, reason: str) -> AccessDecision:
-        return AccessDecision("deny", code, f"`{key}`", self.settings.places.get(key, ""), reason, "high")
+    def _refused(self, cause: str, key: str, reason: str) -> AccessDecision:
+        return AccessDecision("deny", cause, f"`{key}`", self.settings.places.get(key, ""), reason, "high")
 
     def _path_test(self, marked: Sequence[PathArgument]) -> Test | None:
         limited = [argument for argument in marked if self.paths.limits(argument.purpose)]
@@ -416,7 +416,7 @@ class AccessControl:
             refused = next(self.refusals(requirements_of_server(server)), None)
             if refused is None:
                 return judge(server, catalogue)
-            return LockVerdict({"*": f"the server `{server.name}` is {refused}"})
+            return LockVerdict({"*": f"access refuses the server `{server.name}`, which is {refused}"})
 
         return judged
 
@@ -426,7 +426,7 @@ class AccessControl:
             decision = None if gate is None else gate.decide_for(principal)
             if decision is None or decision.effect != "deny":
                 return None
-            return HiddenReason(DENIED, f"`{card.name}` is {decision}", decision.place)
+            return HiddenReason(DENIED, f"a call of `{card.name}` is {decision}", decision.place)
 
         return look
 

@@ -128,7 +128,7 @@ async def test_a_denial_names_the_rule_its_place_and_its_reason(project):
     async with opened() as runtime:
         result = await runtime.call("refund")
         assert result.message == (
-            "`refund` is denied by the rule `deny tool refund, args` (toolcrib.yaml:6): Too much."
+            "a call of `refund` is denied by the rule `deny tool refund, args` (toolcrib.yaml:6): Too much."
         )
         assert result.error.code == "access_rule"
         assert result.error.details == {
@@ -149,7 +149,7 @@ async def test_a_profile_adds_rules_and_replaces_the_other_keys(project):
         assert (await outcome_of(runtime))[0] is ASKED
     async with opened(profile="strict") as runtime:
         result = await runtime.call("refund")
-        assert result.message == "`refund` is denied by default (toolcrib.yaml:3 (profile strict))"
+        assert result.message == "a call of `refund` is denied by default (toolcrib.yaml:3 (profile strict))"
         assert await outcome_of(runtime, caller="ops") == (OK, None)
         assert (await runtime.call("balance")).outcome is OK
 
@@ -160,7 +160,7 @@ async def test_a_tool_needs_a_grant_for_each_capability(project):
         result = await runtime.call("refund")
         assert (result.outcome, result.error.code) == (DENIED, "missing_grant")
         assert result.message == (
-            "`refund` is denied by `grants` (toolcrib.yaml:5): it needs `pay:write`, which no grant covers"
+            "a call of `refund` is denied by `grants` (toolcrib.yaml:5): it needs `pay:write`, which no grant covers"
         )
         assert (await outcome_of(runtime, grants={"pay:write"}))[0] is OK
 

@@ -71,7 +71,7 @@ def arguments_digest(call: Call) -> str:
 
 def denied(call: Call, decision: AccessDecision) -> Result:
     """Build the result of a call that access refused."""
-    message = f"`{call.tool.name}` is {decision}"
+    message = f"a call of `{call.tool.name}` is {decision}"
     return without_attempts(
         Result.failed(Outcome.DENIED, message, code=decision.code, details=decision.as_json())
     )
@@ -86,7 +86,7 @@ def needs_approval(call: Call, decision: AccessDecision) -> Result:
         "arguments": shown,
         "arguments_sha256": arguments_digest(call),
     }
-    message = f"`{call.tool.name}` {decision}"
+    message = f"a call of `{call.tool.name}` {decision}"
     return without_attempts(
         Result.failed(Outcome.NEEDS_APPROVAL, message, code=decision.code, details={"approval": details})
     )

@@ -282,21 +282,15 @@ def listed(serving: Serving, rounds: int) -> Iterator[Row]:
 def listed_by_sdk(serving: Serving, rounds: int) -> Iterator[Row]:
     """`tools/list` by the SDK's client, which negotiates the newest revision and validates every tool.
 
-    Without its cache, its own work is most of the time: a client without a server shows how much. With its default
-    settings, it repeats a listing from memory for as long as the server permits.
+    Its own work is most of the time. A client without a server shows how much.
     """
     urls = [f"{name}=http://127.0.0.1:{port}/mcp" for name, port in serving.ports.items()]
     with Worker(python_of("mcp"), "mcp_listing", *urls) as worker:
-        names = [*serving.ports, "floor", *(f"{name}-cached" for name in serving.ports)]
-        times = interleaved({name: partial(worker.time, name, 1) for name in names}, rounds)
+        times = interleaved(
+            {name: partial(worker.time, name, 1) for name in [*serving.ports, "floor"]}, rounds
+        )
     measure = f"tools/list of {MANY:,} tools by the SDK's client"
     peers = [name for name in serving.ports if name in PEERS]
-    for name in peers:
-        ours, theirs = times["ours-cached"], times[f"{name}-cached"]
-        yield Row(
-            f"repeated {measure}, default settings", PEERS[name].title, ours, theirs, PEERS[name].sdk_listing
-        )
-    measure += " without its cache"
     for name in peers:
         yield Row(measure, PEERS[name].title, times["ours"], times[name], PEERS[name].sdk_listing)
     yield Row(measure, "no server (floor)", times["ours"], times["floor"], None)

@@ -54,8 +54,7 @@ without a goal is only informative. Compare ratios between machines, not times.
   a handshake (2025-11-25) and without (2026-07-28). toolcrib validates arguments and results. The SDK's low-level
   server validates them only in the row "validation both ways", with the same validator. `json_response` is its fastest
   setting: JSON bodies instead of event streams. The servers run as their packages are installed: toolcrib's extra `mcp`
-  has httptools, which parses HTTP; the others use h11. The SDK's client reads all pages. With its
-  default settings, it repeats a listing from its cache for as long as the server permits. Without the cache, most of
+  has httptools, which parses HTTP; the others use h11. The SDK's client reads all pages and does not use its cache. Most of
   the time is its own: it parses and validates the tools. The floor is this client without a server and a network: it gets
   the smallest valid response, on one page, from its own memory. No server that offers these tools can be faster. The rows
   that compare the floor with other servers therefore show the smallest possible ratios, and a goal below such a ratio

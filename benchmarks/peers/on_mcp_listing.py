@@ -1,5 +1,4 @@
-"""`tools/list` by the SDK's client, from several servers, until every page is read: as `NAME` without its cache, and as
-`NAME-cached` with it, so that a server decides by its hints how long a listing is repeated from memory.
+"""`tools/list` by the SDK's client, from several servers: until every page is read, and without its cache.
 
 One more contender, `floor`, has no server: the client gets the smallest valid response, on one page, from its own memory.
 No server that offers the same tools can take less time.
@@ -17,7 +16,6 @@ from functools import partial
 import httpx2
 import worker
 from mcp import Client
-from mcp.client.caching import CacheMode
 from mcp.client.streamable_http import streamable_http_client
 
 HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
@@ -57,11 +55,11 @@ def answer(request: httpx2.Request) -> httpx2.Response:
     return httpx2.Response(200, headers={"content-type": "application/json"}, content=body)
 
 
-async def listing(client: Client, cache_mode: CacheMode) -> None:
-    page = await client.list_tools(cache_mode=cache_mode)
+async def listing(client: Client) -> None:
+    page = await client.list_tools(cache_mode="bypass")
     found = len(page.tools)
     while page.next_cursor is not None:
-        page = await client.list_tools(cursor=page.next_cursor, cache_mode=cache_mode)
+        page = await client.list_tools(cursor=page.next_cursor, cache_mode="bypass")
         found += len(page.tools)
     assert found == worker.MANY, found
 
@@ -75,9 +73,7 @@ async def prepared() -> None:
         memory = await stack.enter_async_context(httpx2.AsyncClient(transport=httpx2.MockTransport(answer)))
         servers["floor"] = Client(streamable_http_client("http://floor/mcp", http_client=memory))
         clients = {name: await stack.enter_async_context(client) for name, client in servers.items()}
-        contenders = {name: partial(listing, client, "bypass") for name, client in clients.items()}
-        contenders |= {f"{name}-cached": partial(listing, client, "use") for name, client in clients.items()}
-        await worker.serve(("mcp",), contenders)
+        await worker.serve(("mcp",), {name: partial(listing, client) for name, client in clients.items()})
 
 
 worker.main(prepared)

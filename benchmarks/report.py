@@ -25,6 +25,7 @@ import mcp_client
 import mcp_server
 import mocks
 import peers
+import python_tools
 import startup
 import trust
 from peers import PeerMissing
@@ -45,6 +46,7 @@ without a goal is only informative. Compare ratios between machines, not times.
 - **Mocked calls.** The hand-written functions validate arguments and results only where the row says so. The overhead is
   the time of a call minus the time of the tool's own work. Every peer runs in its own virtual environment and process.
 - **Typed functions** are called with the same arguments in every peer; the ratio is that of whole calls.
+- **Python tools.** The hand-written function validates its arguments and its result with pydantic.
 - **Stateful mocks** use a store with 1,000 orders, 500 users and 50 products. Rule selection is measured without the call
   around it.
 - **Live calls** go to one HTTP server on loopback. toolcrib validates arguments and responses; httpx gets a finished URL
@@ -122,6 +124,7 @@ def main() -> int:
         Section("mocks", mocks.rows()),
         Section("peers", peers.rows(peer_versions)),
         Section("typed functions", peers.function_rows(peer_versions)),
+        Section("python_tools", python_tools.rows()),
         Section("live", live.rows(peer_versions)),
         Section("mcp_server", serving.rows()),
         Section("mcp_client", mcp_client.rows(peer_versions)),

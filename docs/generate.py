@@ -618,6 +618,18 @@ FINER_CODES = (
     ("initialise_failed", "unavailable", "`initialise` of the Python tool raised an exception."),
     ("import_failed", "unavailable", "The tool may be in a Python source that cannot be imported."),
     (
+        "worker_failed",
+        "unavailable",
+        "The worker process of the Python tool cannot be started, or ended while it imported the code.",
+    ),
+    ("worker_died", "unknown_outcome", "The worker process of the Python tool ended during the call."),
+    (
+        "memory_exceeded",
+        "limit_exceeded",
+        "The worker process of the Python tool used more than `limits.memory`.",
+    ),
+    ("unsupported_limit", "unavailable", "`limits.memory` cannot be measured on this system."),
+    (
         "missing_dependency",
         "unavailable",
         "The Python tool or its factory needs something that the program does not provide (`provide`).",

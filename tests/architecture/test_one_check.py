@@ -40,6 +40,7 @@ def calls(name: str) -> dict[str, list[ast.Call]]:
         ("read_operator_file", {"loading/stores.py"}),  # of paths that the trail permits
         ("look_up", {
             "executors/live/__init__.py", "executors/live/value_sources.py",  # of tools that are bound
+            "executors/python/services.py",  # of tools that are bound: their code was imported, which needs trust
             "http/auth/credentials.py", "servers/mcp/supervisor.py", "servers/mcp/transports.py",  # of servers that were checked
             "provider/models/http_client.py",  # of models: of the command line, or of scenarios, which were checked
             "security/secrets.py",

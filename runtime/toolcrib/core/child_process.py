@@ -36,6 +36,37 @@ SAID = 64 * 1024
 """Bytes of stderr that are reported."""
 
 
+# A short list: our environment usually contains API keys, which a third-party program must not receive.
+KEPT = ("PATH", "HOME", "LOGNAME", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR")
+"""Variables that a child inherits from our environment; all others must be set for it."""
+
+_KEPT_ON_WINDOWS = (
+    "APPDATA",
+    "COMSPEC",
+    "HOMEDRIVE",
+    "HOMEPATH",
+    "LOCALAPPDATA",
+    "PATHEXT",
+    "PROGRAMDATA",
+    "PROGRAMFILES",
+    "SYSTEMDRIVE",
+    "SYSTEMROOT",
+    "TEMP",
+    "TMP",
+    "USERNAME",
+    "USERPROFILE",
+)
+"""Variables that a child also inherits on Windows, where most programs do not start without them."""
+
+
+def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of an environment that every child inherits."""
+    names = (*KEPT, *_KEPT_ON_WINDOWS) if os.name == "nt" else KEPT
+    found = {name: environment.get(name) for name in names}
+    # A value that starts with `()` is a shell function; unpatched versions of Bash run it (CVE-2014-6271).
+    return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
+
+
 class ChildProcess(asyncio.SubprocessProtocol):
     """A child process and its descendants.
 
@@ -162,6 +193,34 @@ class ChildProcess(asyncio.SubprocessProtocol):
             # Without this the reaper would run as long as this process does.
             _LIVE.pop(self.mark, None)
             ORPHAN_REAPER.remove(self.mark)
+
+    async def gone(self, seconds: float) -> None:
+        """Wait until the process has exited and its output was read, at most `seconds`."""
+        # Descendants that keep the pipes open would otherwise delay this as long as they run.
+        await asyncio.wait({self._lost}, timeout=seconds)
+
+    def last_words(self, hide: Callable[[str], str]) -> str:
+        """The last 64 KiB of its stderr as text.
+
+        Args:
+            hide: Masks secrets in a text.
+        """
+        text = hide(self.stderr.decode("utf-8", "replace"))
+        if len(self.stderr) < 2 * SAID and len(text) <= SAID:
+            return text
+        text = text[-SAID:]
+        # The start may be cut within a secret, which masking does not recognize: drop the incomplete line.
+        return text.partition("\n")[2] or text
+
+    def describe_end(self) -> str:
+        """How the process ended: `exited with code 3` or `was terminated by signal SIGKILL`."""
+        code = self.code or 0
+        if code >= 0:
+            return f"exited with code {code}"
+        try:
+            return f"was terminated by signal {signal.Signals(-code).name}"
+        except ValueError:
+            return f"was terminated by signal {-code}"
 
     def hurry(self) -> None:
         """Skip the remaining grace period of `end`."""

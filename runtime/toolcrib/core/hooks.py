@@ -37,12 +37,11 @@ def load_hook(path: str, place: str, folder: str = "", *, packs: Sequence[str] =
     Raises:
         MissingHook: The hook does not exist, cannot be imported or is not callable.
     """
-    module, _colon, name = path.partition(":")
     folders = [os.path.realpath(each) for each in (*packs, folder) if each]
     try:
         with _search_path(folders):
-            imported = import_module(module)
-        hook = reduce(getattr, name.split("."), imported)
+            import_module(path.partition(":")[0])
+        hook = import_object(path)
     # Importing a module runs its code.
     except Exception as error:  # noqa: BLE001 -- third-party code can raise any exception
         message = f"the hook `{path}` cannot be imported ({type(error).__name__}; {place})"
@@ -79,6 +78,22 @@ def load_module(name: str, folder: str = "") -> ModuleType:
     """
     with _search_path([os.path.realpath(folder)] if folder else []):
         return import_module(name)
+
+
+def import_object(path: str) -> Any:
+    """Import `package.module:name` with the search path as it is. Raises whatever the import raises."""
+    module, _colon, name = path.partition(":")
+    return reduce(getattr, name.split("."), import_module(module))
+
+
+def import_folders(folders: Sequence[str]) -> list[str]:
+    """The folders that hooks are imported from, as absolute paths, for another process that imports them.
+
+    Args:
+        folders: Folders of packs and of a trusted project, as for `load_hook`.
+    """
+    with _search_path([os.path.realpath(each) for each in folders]):
+        return [os.path.abspath(entry) for entry in sys.path]
 
 
 @contextmanager

@@ -8,11 +8,15 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
-from toolcrib.core.errors import error_for
+from toolcrib.core.errors import ConfigurationError, error_for
 from toolcrib.core.pointers import file_and_line, keys_of
 
 if TYPE_CHECKING:
-    from toolcrib.core.protocols import CallSession, Files
+    from socket import socket
+
+    import httpx
+
+    from toolcrib.core.protocols import CallSession, Files, ToolServices
     from toolcrib.executors.client import ClientCall
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
@@ -424,6 +428,7 @@ class Limits(NamedTuple):
         input_size: Maximum size of the arguments in bytes of compact JSON, with at most one value per 4 bytes.
         output_size: Maximum size of the result in bytes of compact JSON, with at most one value per 4 bytes. It
             also limits a response while it is read.
+        memory: Maximum memory in bytes of a process that runs the tool; None for unlimited.
     """
 
     # The number of values is limited as well because a small text can hold many: `[[],[],[]...` takes 3 bytes of
@@ -440,6 +445,7 @@ class Limits(NamedTuple):
     origin: Bounds = Bounds()
     input_size: int = INPUT_SIZE
     output_size: int = OUTPUT_SIZE
+    memory: int | None = None
 
 
 BUILT_IN_LIMITS = Limits()
@@ -782,6 +788,7 @@ class CallContext(NamedTuple):
         emit: Receives progress and partial content before the result.
         client: Fulfils calls of tools in mode `client`; None if the caller has no client.
         can_wait: Whether layers may await; False if the call is made without an event loop.
+        services: The services of the runtime for Python tools; None for all other callees.
     """
 
     session: CallSession
@@ -794,6 +801,63 @@ class CallContext(NamedTuple):
     emit: Callable[[Progress | Partial], None] = lambda _event: None
     client: Client | None = None
     can_wait: bool = True
+    services: ToolServices | None = None
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """An HTTP client for an asynchronous Python tool, over connections that the egress guard opens.
+
+        Every access returns a new client, without cookies; the connections are shared.
+
+        Raises:
+            ConfigurationError: The call has no services: the context is not the one that a Python tool received, or
+                the tool runs in a worker process.
+        """
+        return self._services.http
+
+    @property
+    def http_sync(self) -> httpx.Client:
+        """As `http`, for a synchronous Python tool in a thread.
+
+        Raises:
+            ConfigurationError: As for `http`; or the call runs in the event loop.
+        """
+        return self._services.http_sync
+
+    async def connect(self, host: str, port: int) -> socket:
+        """Open a connection through the egress guard.
+
+        Returns:
+            A connected, non-blocking socket.
+
+        Raises:
+            EgressRefused: The address is not permitted.
+            UnreachableHost: The host cannot be resolved or reached.
+            ConfigurationError: As for `http`.
+        """
+        return await self._services.connect(host, port)
+
+    def secret(self, name: str) -> str:
+        """Look up a secret. Its value is masked in results, errors and logs from then on.
+
+        Args:
+            name: An environment variable, `file:/path` or `keyring:service/user`.
+
+        Raises:
+            MissingSecret: There is none. Unless the tool catches it, the call ends `unavailable`.
+            ConfigurationError: The name is invalid, or the call has no services.
+        """
+        return self._services.secret(name)
+
+    @property
+    def _services(self) -> ToolServices:
+        if self.services is None:
+            raise ConfigurationError(
+                "this context has no network services",
+                code="no_network_services",
+                hint="use the context that a Python tool receives in its call",
+            )
+        return self.services
 
 
 class StaleAnswer(NamedTuple):

@@ -62,6 +62,60 @@ def signal_processes(
     return bool(found)
 
 
+MEASURES_MEMORY = (_PROC / "self" / "statm").exists()
+"""Whether `memory_of` can measure anything (Linux)."""
+
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+def memory_of(leader: int) -> int:
+    """Bytes of memory that a process and its descendants occupy; 0 if they have ended or cannot be measured.
+
+    Descendants that a service manager or another process has adopted are not counted.
+    """
+    children = _children(leader)
+    if not children:
+        return _resident(leader)
+    # Memory that is shared after a fork counts once: each process has its share of it.
+    total, left = 0, [leader]
+    while left:
+        pid = left.pop()
+        total += _share(pid)
+        left += children if pid == leader else _children(pid)
+    return total
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                found += map(int, file.read().split())
+    except (OSError, ValueError):
+        pass  # the process or the thread has ended, or the kernel does not list children
+    return found
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _share(pid: int) -> int:
+    """The proportional set size of a process; its resident size if that cannot be read."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass  # the kernel may not permit it
+    return _resident(pid)
+
+
 def _send_to_group(leader: int, number: int, *, running: bool) -> bool:
     # killpg(0) would signal our own group, -1 every process we may signal, and 1 is init.
     if leader <= 1:

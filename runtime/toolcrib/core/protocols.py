@@ -11,6 +11,10 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Result, Schema, TrustedAnswer
 
 if TYPE_CHECKING:
+    from socket import socket
+
+    import httpx
+
     from toolcrib.core.server_config import Server
     from toolcrib.security.requirements import Requirements
     from toolcrib.security.trust import Workspace
@@ -86,6 +90,28 @@ class Files(Protocol):
             OSError: The file does not exist, cannot be read, or is outside the permitted folder. The message
                 names the reason.
         """
+        ...
+
+
+class ToolServices(Protocol):
+    """The services of a runtime for the code of a Python tool; see `CallContext`."""
+
+    @property
+    def http(self) -> httpx.AsyncClient:
+        """A client for asynchronous code."""
+        ...
+
+    @property
+    def http_sync(self) -> httpx.Client:
+        """A client for synchronous code in a thread."""
+        ...
+
+    async def connect(self, host: str, port: int) -> socket:
+        """Open a connection through the egress guard."""
+        ...
+
+    def secret(self, name: str) -> str:
+        """Look up a secret."""
         ...
 
 

@@ -564,6 +564,33 @@ class Runtime:
         """
         self._engine.switch(globs, enables=True)
 
+    def configure(self, name: str, config: Mapping[str, JSON]) -> Descriptor:
+        """Change the `config` of a Python tool. Later calls use new instances; the old ones are closed after their calls.
+
+        The observer receives one `ToolChanged`, and served clients hear that the list has changed. The config stays
+        through reloads. Call it in the thread of the event loop, if there is one.
+
+        Example:
+            ```python
+            runtime.configure("measure_rain", {"start": 10})
+            ```
+
+        Args:
+            name: Name of a tool in mode `python` whose class has `initialise(config)`.
+            config: The whole config, as in the block `python`.
+
+        Returns:
+            The changed descriptor.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: No tool has the name, or the tool has no config.
+            DocumentError: The config does not match the type that `initialise` declares; all problems are listed, and
+                nothing has changed.
+            NotReady: The code of the tool is not trusted, or cannot be imported.
+        """
+        return self._engine.configure(name, config)
+
     def watch(self, *, poll: float = 1.0) -> AsyncGenerator[ReloadReport, None]:
         """Reload whenever files change, and yield a report for each reload.
 
@@ -773,6 +800,7 @@ class Engine:
         self._sources: PythonModules | None = None
         self._switches: list[Rule] = []
         self._changes: dict[str, Descriptor | None] = {}  # the tools that `add` and `remove` gave and took
+        self._configs: dict[str, dict[str, JSON]] = {}  # what `configure` set for tools of files
         self._main = self.session(id="main", clock=clock, seed=seed)
 
     def read_from(self, asked: OpenRequest, settings: Settings | None) -> None:
@@ -907,14 +935,7 @@ class Engine:
     def remove(self, name: str) -> None:
         """Remove a tool; see `Runtime.remove`."""
         self.check_open()
-        if name not in self.registry:
-            near = self.registry.near(name)
-            hint = (
-                f"did you mean {' or '.join(f'`{each}`' for each in near)}?"
-                if near
-                else how_many(self.registry)
-            )
-            raise ConfigurationError(f"unknown tool `{shorten(name)}`", code="unknown_tool", hint=hint)
+        self._check_known(name)
         self._change(name, None)
 
     def switch(self, globs: Sequence[str], *, enables: bool) -> None:
@@ -949,16 +970,64 @@ class Engine:
         """Notify the observers."""
         self._observers.tell(event)
 
+    def _check_known(self, name: str) -> None:
+        if name in self.registry:
+            return
+        near = self.registry.near(name)
+        hint = (
+            f"did you mean {' or '.join(f'`{each}`' for each in near)}?" if near else how_many(self.registry)
+        )
+        raise ConfigurationError(f"unknown tool `{shorten(name)}`", code="unknown_tool", hint=hint)
+
+    def configure(self, name: str, config: Mapping[str, JSON]) -> Descriptor:
+        """Change the config of a tool; see `Runtime.configure`."""
+        self.check_open()
+        self._check_known(name)
+        tool = self.registry[name]
+        executor: Any = None if tool.mode is None else self.executors.get(tool.mode)
+        if not hasattr(executor, "with_config") or tool.mode not in tool.bindings:
+            message = f"cannot configure `{name}`: its mode is `{tool.mode}`, which has no `config`"
+            raise ConfigurationError(message, hint="only tools in mode `python` can be configured")
+        self._check_trust(tool)
+        self._equip(executor)
+        added = self._changes.get(name)
+        changed: Descriptor = executor.with_config(tool if added is None else added, dict(config))
+        if added is None:
+            self._configs[name] = dict(config)
+            self._swap_tool(name, self.registry.with_tool(changed))
+        else:
+            self._change(name, changed)
+        return self.registry[name]
+
     def _change(self, name: str, tool: Descriptor | None) -> None:
+        self._changes[name] = tool
+        self._configs.pop(name, None)
+        before = self.registry
+        after = before.without(name) if tool is None else before.with_tool(self._configured(tool))
+        self._swap_tool(name, after)
+
+    def _swap_tool(self, name: str, after: Registry) -> None:
+        """Replace the registry by one in which only one tool differs."""
         from toolcrib.loading.reload import compare_registries  # noqa: PLC0415 -- few runtimes change
 
         before = self.registry
-        self._changes[name] = tool
-        after = before.without(name) if tool is None else before.with_tool(self._configured(tool))
         # The other chains stay: their tools have not changed.
         chains = {known: chain for known, chain in self._table.chains.items() if chain.tool.name != name}
         self._table.swap(after, chains)
+        self._retire(before, [name])
         self._tell(compare_registries(before, after))
+
+    def _retire(self, before: Registry, names: Iterable[str]) -> None:
+        """Let the modes close what only the previous versions of these tools used."""
+        for name in names:
+            old, new = before.get(name), self.registry.get(name)
+            executor: Any = None if old is None or old.mode is None else self.executors.made(old.mode)
+            if old is None or not hasattr(executor, "retire") or not _runs_otherwise(old, new):
+                continue
+            if _loop_is_running():
+                executor.retire(name)
+            elif not executor.keeps_nothing:
+                self._run(_within_loop(executor.retire, name))
 
     def _configured(self, tool: Descriptor) -> Descriptor:
         """A tool that was added, with the defaults and modes that apply to those of files."""
@@ -972,6 +1041,12 @@ class Engine:
         added = [self._configured(tool) for tool in self._changes.values() if tool is not None]
         if gone:
             registry = registry.without(*gone)
+        for name, config in self._configs.items():
+            tool = registry.get(name)
+            executor: Any = None if tool is None or tool.mode is None else self.executors.get(tool.mode)
+            # Not checked again: if the code changed as well, binding the tool reports what does not fit.
+            if tool is not None and hasattr(executor, "with_config") and tool.mode in tool.bindings:
+                added.append(executor.with_config(tool, config, check=False))
         registry = registry.with_tools(added) if added else registry
         return registry.with_rules(self._switches) if self._switches else registry
 
@@ -1332,7 +1407,7 @@ class Engine:
 
     def _swap(self, now: StartupState) -> Sequence[ToolEvent]:
         """Make a project that was read again the current one."""
-        from toolcrib.loading.reload import compare_registries  # noqa: PLC0415 -- as above
+        from toolcrib.loading.reload import ToolAppeared, compare_registries  # noqa: PLC0415 -- as above
         from toolcrib.loading.settings import has_same_egress  # noqa: PLC0415 -- as above
 
         before = self.registry
@@ -1345,6 +1420,7 @@ class Engine:
         self._table.swap(self._with_changes(now.registry).after(before), {})
         self.complete()
         events = compare_registries(before, self.registry)
+        self._retire(before, [each.before.name for each in events if not isinstance(each, ToolAppeared)])
         self._tell(events)
         return events
 
@@ -1556,6 +1632,17 @@ class Engine:
             # The prompt or the summary of trust has already named the servers that are not trusted.
             if problem.code != Untrusted.code or not self.trust.told:
                 _log().warning("%s", problem)
+
+
+def _runs_otherwise(old: Descriptor, new: Descriptor | None) -> bool:
+    """Whether calls of the new version of a tool do not run as those of the old one."""
+    if new is None or old.mode is None or new.mode != old.mode or new.limits != old.limits:
+        return True
+    return new.bindings.get(old.mode) != old.bindings.get(old.mode)
+
+
+async def _within_loop(work: Callable[[str], None], name: str) -> None:
+    work(name)
 
 
 def _with_hint(problem: Problem) -> str:

@@ -155,6 +155,10 @@ class Executors:
                 self._give_up(mode, str(error) if isinstance(error, ImportError) else _error_text(error))
         return self._made.get(mode)
 
+    def made(self, mode: str) -> Executor | None:
+        """The executor of a mode if it was created before."""
+        return self._made.get(mode)
+
     def _give_up(self, mode: str, why: str) -> None:
         # Deferred: needed only if a mode is broken.
         import logging  # noqa: PLC0415

@@ -126,7 +126,7 @@ OFF = "off"
 
 _BELOW = "limits."
 
-_SIZES = frozenset({"input_size", "output_size"})
+_SIZES = frozenset({"input_size", "output_size", "memory"})
 
 
 def flatten_limits(said: Mapping[str, Any]) -> dict[str, JSON]:
@@ -204,6 +204,7 @@ def format_limits(limits: Limits) -> dict[str, JSON]:
         "cache": limits.cache,
         "input_size": format_size(limits.input_size),
         "output_size": format_size(limits.output_size),
+        "memory": None if limits.memory is None else format_size(limits.memory),
         "origin.rate": _rate(limits.origin.rate),
         "origin.concurrency": limits.origin.concurrency,
         "origin.queue": limits.origin.queue,

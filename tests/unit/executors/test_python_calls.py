@@ -457,7 +457,7 @@ def test_what_does_not_fit_is_unavailable_with_the_reason(tmp_path, monkeypatch,
 
 
 @pytest.mark.parametrize(
-    "block", ["{}", "{call: refund}", '{call: "a:b", worker: process}', '{call: "a:b", confg: {}}']
+    "block", ["{}", "{call: refund}", '{call: "a:b", worker: fork}', '{call: "a:b", confg: {}}']
 )
 def test_a_wrong_block_is_refused_when_it_is_read(block):
     problems = []

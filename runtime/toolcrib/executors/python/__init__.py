@@ -8,22 +8,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady, Problem, did_you_mean
+from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady, Problem
 from toolcrib.core.hooks import load_hook
-from toolcrib.core.model import NOTHING, Descriptor, Schema
+from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
 from toolcrib.core.pointers import file_and_line
+from toolcrib.core.process_tree import MEASURES_MEMORY
+from toolcrib.core.protocols import BoundTool
+from toolcrib.core.text import compact
 from toolcrib.executors.python.declarations import (
     MODE,
     DeclaredBlock,
     Implementation,
+    Tool,
     implementation_of,
     unwritten_schema,
 )
 from toolcrib.executors.python.factories import created_tool, is_factory
+from toolcrib.executors.python.instances import ResourceTable
 from toolcrib.security.requirements import NO_REQUIREMENTS, Requirements
 from toolcrib.security.trust import Workspace
 from toolcrib.security.trust_needs import Need, need_of_import
@@ -31,7 +37,7 @@ from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
     from toolcrib.core.server_config import Server
-    from toolcrib.executors.python.bound_function import BoundFunction, ToolInstances
+    from toolcrib.executors.python.workers import WorkerSettings
 
 __all__ = ["PythonExecutor"]
 
@@ -58,7 +64,7 @@ class PythonExecutor:
     def __init__(self) -> None:
         self.world: NetworkEnvironment | None = None
         self.provided: Mapping[str, Any] = NOTHING
-        self._instances: ToolInstances | None = None
+        self._resources = ResourceTable()
 
     @property
     def block_schema(self) -> Schema:
@@ -67,12 +73,19 @@ class PythonExecutor:
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether there is no instance to close."""
-        return self._instances is None or self._instances.empty
+        """Whether there is no instance, worker or connection to close."""
+        return self._resources.empty
 
-    def check(self, descriptor: Descriptor) -> Sequence[Problem]:  # noqa: ARG002 -- nothing may be imported
-        """Checks nothing beyond the schema: the code may be imported only after it is trusted."""
-        return ()
+    def check(self, descriptor: Descriptor) -> Sequence[Problem]:
+        """Check what needs no import: the code may be imported only after it is trusted."""
+        block: Any = descriptor.bindings[MODE]
+        if "limits.memory" not in descriptor.origin.written or block.get("worker") == "process":
+            return ()
+        message = "`limits.memory` has no effect without `worker: process`"
+        hint = "add `worker: process`, or remove `limits.memory`"
+        return [
+            Problem(code="needless_key", message=message, pointer=f"/{MODE}", hint=hint, severity="warning")
+        ]
 
     def needs(self, descriptor: Descriptor, workspace: Workspace) -> Iterator[Need]:
         """The code that a tool imports."""
@@ -101,38 +114,43 @@ class PythonExecutor:
         annotated = "annotations" in descriptor.origin.written
         return descriptor.annotations.read_only or not (annotated and descriptor.annotations.destructive)
 
-    def bind(self, descriptor: Descriptor) -> BoundFunction:
-        """Import the function, and check that the descriptor fits it.
+    def bind(self, descriptor: Descriptor) -> BoundTool:
+        """Import the function, and check that the descriptor fits it. A worker process imports its function itself.
 
         Raises:
             NotReady: The function cannot be imported, its types cannot be used, a dependency is not provided, or the
                 extra `typed` is missing.
             DocumentError: The descriptor does not fit the function.
         """
-        # Deferred: listing tools does not need it.
-        from toolcrib.executors.python.bound_function import BoundFunction, ToolInstances  # noqa: PLC0415
-
+        world = self.world or _nothing_special()
         block: Any = descriptor.bindings[MODE]
-        if isinstance(block, DeclaredBlock):
-            made = block.implementation
-        else:
-            made = self._imported(descriptor, block["call"])
-            problems = [*made.block_problems(block), *_misfits(descriptor, made)]
-            if problems:
-                raise DocumentError(problems)
-            descriptor = _completed(descriptor, made)
-        if self._instances is None:
-            self._instances = ToolInstances()
+        if block.get("worker") == "process":
+            from toolcrib.executors.python.workers import BoundWorker  # noqa: PLC0415 -- few tools have workers
+
+            return BoundWorker(*self._with_worker(descriptor, block, world), self._resources, world)
+        # Deferred: listing tools does not need it.
+        from toolcrib.executors.python.bound_function import BoundFunction  # noqa: PLC0415
+
+        made = self._checked(descriptor, block)
+        descriptor = _completed(descriptor, made)
         made = made.with_provided(self.provided, descriptor.name)
-        return BoundFunction(descriptor, made, block, self._instances)
+        return BoundFunction(descriptor, made, block, self._resources, world)
+
+    def _checked(self, descriptor: Descriptor, block: Mapping[str, Any]) -> Implementation:
+        """The function of a descriptor, which fits it."""
+        if isinstance(block, DeclaredBlock):
+            return block.implementation
+        made = self._imported(descriptor, block["call"])
+        schema = None if unwritten_schema(descriptor) else descriptor.input_schema
+        problems = [*made.block_problems(block), *made.schema_problems(schema)]
+        if problems:
+            raise DocumentError(problems)
+        return made
 
     def _imported(self, descriptor: Descriptor, call: str) -> Implementation:
-        trust = None if self.world is None else self.world.trust
-        folder, packs = "", tuple[str, ...]()
-        if trust is not None:
-            folder = trust.folder_of(descriptor.origin.source)
-            packs = _packs_of(descriptor, trust.contents.base) if folder else ()
-        target: Any = load_hook(call, descriptor.origin.place(f"/{MODE}/call"), folder, packs=packs)
+        place = descriptor.origin.place(f"/{MODE}/call")
+        folder, packs = self._folders(descriptor)
+        target: Any = load_hook(call, place, folder, packs=packs)
         try:
             if is_factory(target):
                 target = created_tool(target, self.provided)
@@ -140,11 +158,97 @@ class PythonExecutor:
         except ConfigurationError as error:
             raise NotReady(error.message, code=error.code, hint=error.hint) from None
 
+    def _folders(self, descriptor: Descriptor) -> tuple[str, tuple[str, ...]]:
+        """The folder of the trusted project, and those of the packs, whose code a tool may name."""
+        if self.world is None:
+            return "", ()
+        trust = self.world.trust
+        folder = trust.folder_of(descriptor.origin.source)
+        return folder, _packs_of(descriptor, trust.contents.base) if folder else ()
+
+    def _with_worker(
+        self, descriptor: Descriptor, block: Mapping[str, Any], world: NetworkEnvironment
+    ) -> tuple[Descriptor, WorkerSettings]:
+        from toolcrib.executors.python.workers import describe  # noqa: PLC0415 -- as above
+
+        settings = self._worker_settings(descriptor, block)
+        if descriptor.limits.memory is not None and not MEASURES_MEMORY:
+            raise NotReady("`limits.memory` cannot be measured on this system", code="unsupported_limit")
+        if not isinstance(block, DeclaredBlock) and unwritten_schema(descriptor):
+            found = describe(settings, world.secrets.hide_in_text)
+            if found.problems:
+                raise DocumentError(found.problems)
+            descriptor = _with_schemas(descriptor, found.input_schema, found.output_schema, found.text)
+        return descriptor, settings
+
+    def _worker_settings(self, descriptor: Descriptor, block: Mapping[str, Any]) -> WorkerSettings:
+        from toolcrib.executors.python.workers import WorkerSettings  # noqa: PLC0415 -- as above
+
+        own = not unwritten_schema(descriptor)
+        folder, packs = self._folders(descriptor)
+        return WorkerSettings(
+            call=block["call"],
+            block=compact(dict(block)),
+            schema=compact(descriptor.input_schema) if own else "",
+            folders=tuple(each for each in (*packs, folder) if each),
+            output_size=descriptor.limits.output_size,
+            memory=descriptor.limits.memory,
+            most=descriptor.limits.concurrency,
+        )
+
+    def with_config(
+        self, descriptor: Descriptor, config: dict[str, JSON], *, check: bool = True
+    ) -> Descriptor:
+        """A tool with another config.
+
+        Args:
+            descriptor: A tool in this mode.
+            config: The config.
+            check: Whether the config must fit its own type. The code of the tool must be trusted then.
+
+        Raises:
+            NotReady: The function cannot be imported.
+            ConfigurationError: The program created the instance itself.
+            DocumentError: The config does not match its type; all problems are listed.
+        """
+        block: Any = descriptor.bindings[MODE]
+        changed: dict[str, Any] = {**block, "config": config}
+        if isinstance(block, DeclaredBlock):
+            if isinstance(block.implementation.target, Tool):
+                message = f"cannot configure `{descriptor.name}`: the program created its instance"
+                raise ConfigurationError(message, hint="add the class instead of an instance")
+            changed = DeclaredBlock(changed, block.implementation)
+        problems = self._block_problems(descriptor, changed) if check else []
+        if problems:
+            file, line = file_and_line(descriptor.origin.place(f"/{MODE}"))
+            raise DocumentError([each.at(file, line, 1) for each in problems])
+        # The digest tells that the tool has changed; it is the same after a reload of the same file.
+        written = descriptor.origin.digest.partition("~")[0]
+        digest = f"{written}~{sha256(compact(config).encode()).hexdigest()[:16]}"
+        origin = descriptor.origin._replace(digest=digest)
+        return descriptor._replace(bindings={**descriptor.bindings, MODE: changed}, origin=origin)
+
+    def _block_problems(self, descriptor: Descriptor, block: dict[str, Any]) -> list[Problem]:
+        if isinstance(block, DeclaredBlock):
+            return block.implementation.block_problems(block)
+        if block.get("worker") != "process":
+            return self._imported(descriptor, block["call"]).block_problems(block)
+        from toolcrib.executors.python.workers import describe  # noqa: PLC0415 -- as above
+
+        world = self.world or _nothing_special()
+        return describe(self._worker_settings(descriptor, block), world.secrets.hide_in_text).problems
+
+    def retire(self, tool: str) -> None:
+        """Close what only this tool uses, once its running calls have ended. Needs a running event loop."""
+        self._resources.retire(tool)
+
     async def aclose(self) -> None:
-        """Close the instances of `Tool` classes."""
-        instances, self._instances = self._instances, None
-        if instances is not None:
-            await instances.aclose()
+        """Close the instances of `Tool` classes, the worker processes and the connections."""
+        await self._resources.aclose()
+
+
+_nothing_special: Callable[[], NetworkEnvironment] = cache(NetworkEnvironment.ordinary)
+"""The default environment, for an executor that is used without an engine."""
 
 
 def _packs_of(descriptor: Descriptor, base: str) -> tuple[str, ...]:
@@ -169,30 +273,16 @@ def _completed(descriptor: Descriptor, made: Implementation) -> Descriptor:
     """A descriptor without an input schema, with the schemas and the description of its function."""
     if not unwritten_schema(descriptor):
         return descriptor
-    changes: dict[str, Any] = {"input_schema": made.input_schema}
-    if descriptor.output_schema is None and made.result is not None:
-        changes["output_schema"] = made.result.output_schema
+    output_schema = None if made.result is None else made.result.output_schema
+    return _with_schemas(descriptor, made.input_schema, output_schema, made.description)
+
+
+def _with_schemas(
+    descriptor: Descriptor, input_schema: Schema, output_schema: Schema | None, description: str
+) -> Descriptor:
+    changes: dict[str, Any] = {"input_schema": input_schema}
+    if descriptor.output_schema is None and output_schema is not None:
+        changes["output_schema"] = output_schema
     if not descriptor.description:
-        changes["description"] = made.description
+        changes["description"] = description
     return descriptor._replace(**changes)
-
-
-def _misfits(descriptor: Descriptor, made: Implementation) -> Iterator[Problem]:
-    """Yield the arguments of a descriptor's own schema that the function does not take, or lacks."""
-    schema: Any = descriptor.input_schema
-    if unwritten_schema(descriptor) or not isinstance(schema, Mapping):
-        return
-    taken: Any = made.input_schema
-    known = taken.get("properties", {})
-    if taken.get("additionalProperties") is False:
-        for name in schema.get("properties", {}):
-            if name not in known:
-                message = f"`{made.call}` has no parameter `{name}`"
-                hint = did_you_mean(name, known) or "remove the property, or add the parameter"
-                pointer = f"/input_schema/properties/{name}"
-                yield Problem(code="schema_mismatch", message=message, pointer=pointer, hint=hint)
-    for name in taken.get("required", ()):
-        if "properties" in schema and name not in schema.get("required", ()):
-            message = f"`{made.call}` requires `{name}`, and `input_schema` does not"
-            hint = f"add `{name}` to `required`, or give the parameter a default"
-            yield Problem(code="schema_mismatch", message=message, pointer="/input_schema", hint=hint)

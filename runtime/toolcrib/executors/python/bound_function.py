@@ -6,74 +6,23 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from toolcrib.core.clock import CrossLoopLock
 from toolcrib.core.model import JSON, Call, CallContext, Descriptor, Outcome, Partial, Progress, Result
-from toolcrib.executors.python.declarations import MODE, Implementation, Tool, is_asynchronous
+from toolcrib.executors.python.declarations import MODE, Implementation, is_asynchronous
+from toolcrib.executors.python.instances import AnyTool, InitialiseFailed, ResourceTable, ToolInstances
+from toolcrib.executors.python.services import RuntimeServices, failure_of
 from toolcrib.executors.python.signatures import is_generator
 from toolcrib.schema.from_types import UnreadableValue, UnwritableValue
-from toolcrib.schema.validation import ViolationReport
+from toolcrib.schema.validation import Violation, ViolationReport
 from toolcrib.schema.validation.validator import MOST
-from toolcrib.security.redaction import Redactor
+from toolcrib.security.redaction import Redactor, redact_result
 
-
-class ToolInstances:
-    """The instances of `Tool` classes that a runtime uses: each is initialised once and closed once."""
-
-    def __init__(self) -> None:
-        self._ready: dict[object, Tool[Any, Any]] = {}
-        self._lock = CrossLoopLock()
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to close."""
-        return not self._ready
-
-    async def get(self, key: object, implementation: Implementation, config: JSON) -> Tool[Any, Any]:
-        """The instance of a class, or the given instance, after `initialise`.
-
-        Args:
-            key: Identifies the class and its config.
-            implementation: The class or instance.
-            config: The config as JSON.
-        """
-        found = self._ready.get(key)
-        if found is not None:
-            return found
-        async with self._lock:
-            if key not in self._ready:
-                target = implementation.target
-                given = implementation.provided
-                made: Tool[Any, Any] = target(**given) if isinstance(target, type) else target
-                declared = implementation.config
-                await _ended(made.initialise(config if declared is None else declared.read(config)))
-                self._ready[key] = made
-            return self._ready[key]
-
-    async def aclose(self) -> None:
-        """Close all instances.
-
-        Raises:
-            ExceptionGroup: The exceptions of instances that failed to close; the others are closed.
-        """
-        ready, self._ready = self._ready, {}
-        errors: list[Exception] = []
-        for each in ready.values():
-            try:
-                await _ended(each.close())
-            except Exception as error:  # noqa: BLE001 -- one failure must not keep the others open
-                errors.append(error)
-        if errors:
-            raise ExceptionGroup("cannot close all tools", errors)
-
-
-async def _ended(answer: Any) -> None:
-    if inspect.isawaitable(answer):
-        await answer
+if TYPE_CHECKING:
+    from toolcrib.servers.environment import NetworkEnvironment
 
 
 class BoundFunction:
@@ -95,55 +44,83 @@ class BoundFunction:
         tool: Descriptor,
         implementation: Implementation,
         block: Mapping[str, Any],
-        instances: ToolInstances,
+        resources: ResourceTable,
+        world: NetworkEnvironment,
     ) -> None:
         self.tool = tool
         self.origin = f"{MODE}:{implementation.call}"
         self.repeatable = tool.annotations.read_only or tool.annotations.idempotent
         self._made = implementation
         self._config: JSON = block.get("config", {})
-        self._key = (id(implementation.target), repr(self._config))
-        self._instances = instances
+        self._policy = str(block.get("instances", "shared"))
+        self._key = (id(implementation.target), repr(self._config), self._policy)
+        self._resources = resources
+        self._world = world
         self._async = is_asynchronous(implementation.function)
         self._generator = is_generator(implementation.function)
         self._thread = not self._async and block.get("worker") != "inline"
 
     async def execute(self, call: Call) -> Result:
         """Call the function; its exceptions become `tool_error`."""
-        made, context = self._made, call.context
-        if self._thread:
-            context = context._replace(emit=_from_thread(context.emit))
-        named: dict[str, Any] = dict.fromkeys(made.contexts, context)
-        given: tuple[Any, ...] = ()
+        made = self._made
         try:
-            if made.signature is not None:
-                named |= made.signature.read(call.arguments)
-            elif made.input is not None:
-                given = (made.input.read(call.arguments),)
+            args, named = made.read(call.arguments)
         except UnreadableValue as error:
-            return _refused(call, error)
+            return refused_arguments(call, error.violations)
+        if made.contexts:
+            named |= dict.fromkeys(made.contexts, self._context(call.context))
         # The code is the user's and can raise anything; cancellation is no Exception.
         try:
-            function = made.target if made.signature is not None else (await self._instance()).execute
+            if made.signature is None:
+                result = await self._of_instance(call, args, named)
+            else:
+                result = self._result(await self._answer(call, partial(made.target, *args, **named)))
+        except InitialiseFailed as error:
+            text = self._logged(call, cast("Exception", error.__cause__))
+            message = f"cannot initialise `{self.tool.name}`: {text}"
+            result = Result.failed(Outcome.UNAVAILABLE, message, code="initialise_failed")
         except Exception as error:  # noqa: BLE001
-            message = f"cannot initialise `{self.tool.name}`: {_logged(call, error)}"
-            return Result.failed(Outcome.UNAVAILABLE, message, code="initialise_failed")
+            result = failure_of(error) or Result.failed(
+                Outcome.TOOL_ERROR, self._logged(call, error), code=type(error).__name__
+            )
+        secrets = self._world.secrets
+        return redact_result(result, secrets) if secrets.known else result
+
+    def _context(self, context: CallContext) -> CallContext:
+        emit = _from_thread(context.emit) if self._thread else context.emit
+        clock = context.session.clock
+        services = RuntimeServices(self._world, self._resources, clock, in_thread=self._thread)
+        return context._replace(emit=emit, services=services)
+
+    async def _of_instance(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> Result:
+        # Looked up in each call: a change of the config replaces the instances.
+        instances = self._resources.get(self._key, self.tool.name, self._instances)
+        assert isinstance(instances, ToolInstances)  # noqa: S101 -- the key is of instances only
+        taken = await instances.take()
+        use = _Use(instances, taken)
         try:
-            value = await self._answer(call, partial(function, *given, **named), context)
-        except Exception as error:  # noqa: BLE001
-            return Result.failed(Outcome.TOOL_ERROR, _logged(call, error), code=type(error).__name__)
-        return self._result(value)
+            answer = await self._answer(call, partial(taken.execute, *args, **named), use)
+        except asyncio.CancelledError:
+            use.end()
+            raise
+        except BaseException:
+            await use.ended()
+            raise
+        result = self._result(answer)
+        await use.ended()
+        return result
 
-    async def _instance(self) -> Tool[Any, Any]:
-        return await self._instances.get(self._key, self._made, self._config)
+    def _instances(self) -> ToolInstances:
+        return ToolInstances(self._made, self._config, self._policy)
 
-    async def _answer(self, call: Call, run: Callable[[], Any], context: CallContext) -> Any:
+    async def _answer(self, call: Call, run: Callable[[], Any], use: _Use | None = None) -> Any:
         if self._thread:
-            work = partial(_exhausted, run, context.emit) if self._generator else run
-            with context.session.clock.outside():
-                answer = await _in_thread(work, call.tool.name)
+            work = partial(exhaust, run, _from_thread(call.context.emit)) if self._generator else run
+            with call.context.session.clock.outside():
+                answer = await _in_thread(work, call.tool.name, use)
         elif self._generator:
-            return await _last(run(), context.emit) if self._async else _exhausted(run, context.emit)
+            emit = call.context.emit
+            return await last_value(run(), emit) if self._async else exhaust(run, emit)
         else:
             answer = run()
         # A decorator may hide that a function is asynchronous.
@@ -155,17 +132,47 @@ class BoundFunction:
         try:
             return Result.ok(value if self._made.result is None else self._made.result.write(value))
         except UnwritableValue as error:
-            message = f"the result of `{self.tool.name}` cannot be written as JSON: {error}"
-            return Result.failed(Outcome.INVALID_RESULT, message)
+            return unwritable_result(self.tool.name, str(error))
+
+    def _logged(self, call: Call, error: Exception) -> str:
+        """Log an exception of the function with its traceback, and return its text without secrets."""
+        import logging  # noqa: PLC0415 -- not needed unless there is something to log
+
+        logging.getLogger("toolcrib").warning("`%s` raised an exception", call.tool.name, exc_info=error)
+        return (
+            Redactor(call.arguments, call.tool.input_schema).hide_in_text(str(error)) or type(error).__name__
+        )
 
     def explain(self, call: Call) -> JSON:  # noqa: ARG002 -- the same for all arguments
         """The function, and where it would run."""
         return {"call": self._made.call, "worker": "thread" if self._thread else "inline"}
 
 
-def _exhausted(
-    run: Callable[[], Generator[Any, None, Any]], emit: Callable[[Progress | Partial], None]
-) -> Any:
+class _Use:
+    """The use of an instance by one call, which ends once."""
+
+    def __init__(self, instances: ToolInstances, taken: AnyTool) -> None:
+        self._instances = instances
+        self._taken: AnyTool | None = taken
+        self.in_thread = False  # whether a thread runs on with the instance
+
+    def end(self) -> Awaitable[None] | None:
+        """Give the instance back, unless a thread still uses it."""
+        taken = self._taken
+        if taken is None or self.in_thread:
+            return None
+        self._taken = None
+        return self._instances.give_back(taken)
+
+    async def ended(self) -> None:
+        """Give the instance back, and wait if it is closed."""
+        closing = self.end()
+        if closing is not None:
+            # The end of this call must not cancel the end of the instance.
+            await asyncio.shield(closing)
+
+
+def exhaust(run: Callable[[], Generator[Any, None, Any]], emit: Callable[[Progress | Partial], None]) -> Any:
     """Run a generator to its end: what it returns, else the last value that it yields besides events."""
     values, last = run(), None
     while True:
@@ -179,7 +186,7 @@ def _exhausted(
             last = each
 
 
-async def _last(values: Any, emit: Callable[[Progress | Partial], None]) -> Any:
+async def last_value(values: Any, emit: Callable[[Progress | Partial], None]) -> Any:
     """Run an asynchronous generator to its end: the last value that it yields besides events."""
     last = None
     async with aclosing(values) as open_values:
@@ -191,7 +198,7 @@ async def _last(values: Any, emit: Callable[[Progress | Partial], None]) -> Any:
     return last
 
 
-async def _in_thread(work: Callable[[], Any], name: str) -> Any:
+async def _in_thread(work: Callable[[], Any], name: str, use: _Use | None) -> Any:
     """Run a function in a thread of its own. If the call is cancelled, the thread runs on, and its result is lost."""
     # Not `asyncio.to_thread`: the end of the program would wait for a function that never returns.
     loop = asyncio.get_running_loop()
@@ -199,8 +206,12 @@ async def _in_thread(work: Callable[[], Any], name: str) -> Any:
     context = contextvars.copy_context()
 
     def settle(value: Any, error: BaseException | None) -> None:
+        if use is not None:
+            use.in_thread = False
         if not done.done():
             done.set_result((value, error))
+        elif use is not None:
+            use.end()  # the call was cancelled before
 
     def run() -> None:
         value, raised = None, None
@@ -211,6 +222,8 @@ async def _in_thread(work: Callable[[], Any], name: str) -> Any:
         with suppress(RuntimeError):  # the loop has ended, and the call with it
             loop.call_soon_threadsafe(settle, value, raised)
 
+    if use is not None:
+        use.in_thread = True
     threading.Thread(target=run, name=f"toolcrib {name}", daemon=True).start()
     value, error = await done
     if error is not None:
@@ -229,10 +242,10 @@ def _from_thread(emit: Callable[[Progress | Partial], None]) -> Callable[[Progre
     return emit_later
 
 
-def _refused(call: Call, error: UnreadableValue) -> Result:
+def refused_arguments(call: Call, violations: Sequence[Violation]) -> Result:
     """The result of a call whose arguments match the schema, but not what only Python can check."""
     seen = Redactor(call.arguments, call.tool.input_schema)
-    report = ViolationReport([*error.violations])
+    report = ViolationReport([*violations])
     shown = report.faults[:MOST]
     lines = [seen.hide_in_text(each.for_model()) for each in shown]
     told: list[JSON] = [
@@ -250,9 +263,7 @@ def _refused(call: Call, error: UnreadableValue) -> Result:
     return Result.failed(Outcome.INVALID_ARGUMENTS, message, details=details)
 
 
-def _logged(call: Call, error: Exception) -> str:
-    """Log an exception of a function with its traceback, and return its text without secrets."""
-    import logging  # noqa: PLC0415 -- not needed unless there is something to log
-
-    logging.getLogger("toolcrib").warning("`%s` raised an exception", call.tool.name, exc_info=error)
-    return Redactor(call.arguments, call.tool.input_schema).hide_in_text(str(error)) or type(error).__name__
+def unwritable_result(tool: str, why: str) -> Result:
+    """The result of a call whose value has no JSON form."""
+    message = f"the result of `{tool}` cannot be written as JSON: {why}"
+    return Result.failed(Outcome.INVALID_RESULT, message)

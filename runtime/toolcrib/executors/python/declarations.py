@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import (
     Any,
     Generic,
@@ -83,7 +84,8 @@ class ToolKeys(TypedDict, total=False):
     experimental: bool
     metadata: dict[str, Any]
     config: dict[str, Any]
-    worker: Literal["inline", "thread"]
+    worker: Literal["inline", "thread", "process"]
+    instances: Literal["shared", "pool", "call"]
 
 
 class Tool(Generic[InputT, OutputT]):
@@ -171,7 +173,7 @@ def tool(target: Any = None, /, **keys: Any) -> Any:
     Args:
         target: The function or class, if the decorator has no arguments.
         keys: Keys of the descriptor, such as `name`, `annotations`, `examples` and `timeout`; `schema` for a function
-            without annotations; `config` and `worker` of the block `python`. They are checked when the tool is added to a
+            without annotations; `config`, `worker` and `instances` of the block `python`. They are checked when the tool is added to a
             runtime.
 
     Raises:
@@ -282,9 +284,59 @@ class Implementation(NamedTuple):
         found: Callable[..., Any] = self.target if self.signature is not None else self.target.execute
         return found
 
+    def read(self, arguments: dict[str, JSON]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Convert the arguments of a call to the positional and the named arguments of the function.
+
+        Raises:
+            UnreadableValue: Arguments are missing, or their types refuse them.
+        """
+        if self.signature is not None:
+            return (), self.signature.read(arguments)
+        assert self.input is not None  # noqa: S101 -- one of the two is set
+        return (self.input.read(arguments),), {}
+
+    def schema_problems(self, schema: Schema | None) -> Iterator[Problem]:
+        """Yield the arguments of a descriptor's own schema that the function does not take, or lacks.
+
+        Args:
+            schema: The input schema of the descriptor; None if the function provides it.
+        """
+        if not isinstance(schema, Mapping):
+            return
+        taken: Any = self.input_schema
+        own: Any = schema
+        known = taken.get("properties", {})
+        if taken.get("additionalProperties") is False:
+            for name in own.get("properties", {}):
+                if name not in known:
+                    message = f"`{self.call}` has no parameter `{name}`"
+                    hint = did_you_mean(name, known) or "remove the property, or add the parameter"
+                    pointer = f"/input_schema/properties/{name}"
+                    yield Problem(code="schema_mismatch", message=message, pointer=pointer, hint=hint)
+        for name in taken.get("required", ()):
+            if "properties" in own and name not in own.get("required", ()):
+                message = f"`{self.call}` requires `{name}`, and `input_schema` does not"
+                hint = f"add `{name}` to `required`, or give the parameter a default"
+                yield Problem(code="schema_mismatch", message=message, pointer="/input_schema", hint=hint)
+
     def block_problems(self, block: Mapping[str, Any]) -> list[Problem]:
-        """What is wrong with `config` and `worker` for this function or class."""
+        """What is wrong with the keys of the block for this function or class."""
         found: list[Problem] = []
+        if block.get("worker") == "process":
+            why = self._why_not_importable()
+            if why:
+                message = f"`worker: process` cannot import `{self.call}`: {why}"
+                hint = "define it at the top level of a module, or remove `worker`"
+                found.append(
+                    Problem(code="not_importable", message=message, pointer=f"/{MODE}/worker", hint=hint)
+                )
+        if "instances" in block and not isinstance(self.target, type):
+            what = "a function" if self.signature is not None else "an instance that the program created"
+            message = f"`instances` has no effect: `{self.call}` is {what}"
+            hint = "remove `instances`"
+            found.append(
+                Problem(code="needless_key", message=message, pointer=f"/{MODE}/instances", hint=hint)
+            )
         if block.get("worker") == "thread" and is_asynchronous(self.function):
             message = f"`worker: thread` needs a synchronous function, and `{self.call}` is asynchronous"
             hint = "remove `worker`"
@@ -305,6 +357,23 @@ class Implementation(NamedTuple):
                 pointer = f"/{MODE}/config{each.pointer}"
                 found.append(Problem(code="invalid_config", message=message, pointer=pointer, hint=each.hint))
         return found
+
+    def _why_not_importable(self) -> str:
+        """Why another process cannot import the function or class by its name; empty if it can."""
+        module, _colon, path = self.call.partition(":")
+        if isinstance(self.target, Tool):
+            return "it is an instance, and only the class can be imported"
+        if module == "__main__":
+            return "it belongs to the program itself"
+        if "<locals>" in getattr(self.target, "__qualname__", ""):
+            return "it is defined within a function"
+        if self.dependencies:
+            needed = ", ".join(f"`{each.name}`" for each in self.dependencies)
+            return f"its constructor needs {needed}, and a worker has none of the objects of the program"
+        found: Any = sys.modules.get(module)
+        for name in path.split("."):
+            found = getattr(found, name, None)
+        return "" if found is self.target else f"`{path}` of `{module}` is another object"
 
 
 class MissingDependency(NotReady):
@@ -499,7 +568,7 @@ def descriptor_of(
     keys = {**declaration_of(target).keys, **keys}
     found = implementation_of(target, untyped="schema" in keys)
     block: dict[str, Any] = {"call": call or found.call}
-    block |= {key: keys.pop(key) for key in ("config", "worker") if key in keys}
+    block |= {key: keys.pop(key) for key in ("config", "worker", "instances") if key in keys}
     document: dict[str, Any] = {
         "name": found.name,
         "description": found.description,

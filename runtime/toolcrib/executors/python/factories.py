@@ -158,7 +158,7 @@ def _unavailable(
 ) -> Descriptor:
     left = dict(keys)
     block = {"call": call_of(target)}
-    block |= {key: left.pop(key) for key in ("config", "worker") if key in left}
+    block |= {key: left.pop(key) for key in ("config", "worker", "instances") if key in left}
     schema = left.pop("schema", None)
     document = {
         "description": docstring_of(target).description,

@@ -10,7 +10,6 @@ import errno
 import os
 import re
 import shutil
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +19,7 @@ import anyio
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
-from toolcrib.core.child_process import SAID, ChildProcess
+from toolcrib.core.child_process import ChildProcess, inherited_environment
 from toolcrib.core.errors import did_you_mean
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import SecretResolver
@@ -37,28 +36,6 @@ from toolcrib.servers.mcp.transports import ServerTexts, StartFailure, Streams, 
 
 if TYPE_CHECKING:
     from toolcrib.security.egress import EgressRefused
-
-# A short list: our environment usually contains API keys, which a third-party server must not receive.
-KEPT = ("PATH", "HOME", "LOGNAME", "SHELL", "TERM", "USER", "LANG", "LC_ALL", "TMPDIR")
-"""Variables that a server inherits from our environment; all others must be in its `env`."""
-
-_KEPT_ON_WINDOWS = (
-    "APPDATA",
-    "COMSPEC",
-    "HOMEDRIVE",
-    "HOMEPATH",
-    "LOCALAPPDATA",
-    "PATHEXT",
-    "PROGRAMDATA",
-    "PROGRAMFILES",
-    "SYSTEMDRIVE",
-    "SYSTEMROOT",
-    "TEMP",
-    "TMP",
-    "USERNAME",
-    "USERPROFILE",
-)
-"""Variables that a server also inherits on Windows, where most programs do not start without them."""
 
 
 class ServerCommand(NamedTuple):
@@ -98,14 +75,6 @@ def resolve_command(server: Server, secrets: SecretResolver) -> ServerCommand:
     return ServerCommand(
         server.name, tuple(argv), {**inherited_environment(os.environ), **named}, str(folder)
     )
-
-
-def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an environment that every server inherits."""
-    names = (*KEPT, *_KEPT_ON_WINDOWS) if os.name == "nt" else KEPT
-    found = {name: environment.get(name) for name in names}
-    # A value that starts with `()` is a shell function; unpatched versions of Bash run it (CVE-2014-6271).
-    return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
 
 
 def find_program(command: ServerCommand) -> str:
@@ -261,13 +230,7 @@ class StdioLink:
 
     def said(self) -> str:
         """The last 64 KiB of stderr, with secrets masked."""
-        raw = self._child.stderr
-        text = self._hide(raw.decode("utf-8", "replace"))
-        if len(raw) < 2 * SAID and len(text) <= SAID:
-            return text
-        text = text[-SAID:]
-        # The start may be cut within a secret, which masking does not recognize: drop the incomplete line.
-        return text.partition("\n")[2] or text
+        return self._child.last_words(self._hide)
 
     def _heard(self, data: bytes) -> None:
         if self.ended:
@@ -314,14 +277,8 @@ class StdioLink:
         self._over(self._how())
 
     def _how(self) -> str:
-        code = self._child.code or 0
         cut = " in the middle of a message" if self._lines.unfinished() else ""
-        if code >= 0:
-            return f"exited with code {code}{cut}"
-        try:
-            return f"was terminated by signal {signal.Signals(-code).name}{cut}"
-        except ValueError:
-            return f"was terminated by signal {-code}{cut}"
+        return f"{self._child.describe_end()}{cut}"
 
     def _over(self, why: str) -> None:
         if not self.ended:

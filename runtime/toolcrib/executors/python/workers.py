@@ -1,0 +1,661 @@
+"""Worker processes: started when a call needs one, kept warm, replaced after they have died, ended with all that they started."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from toolcrib.core.call_progress import record_progress
+from toolcrib.core.child_process import ChildProcess, inherited_environment
+from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady
+from toolcrib.core.hooks import import_folders
+from toolcrib.core.model import (
+    JSON,
+    NOTHING,
+    Call,
+    Content,
+    Descriptor,
+    Failure,
+    Outcome,
+    Partial,
+    Progress,
+    Result,
+)
+from toolcrib.core.process_tree import memory_of
+from toolcrib.core.text import format_size
+from toolcrib.executors.python.bound_function import refused_arguments, unwritable_result
+from toolcrib.executors.python.declarations import MODE
+from toolcrib.executors.python.instances import ResourceTable
+from toolcrib.executors.python.services import read_secret
+from toolcrib.executors.python.worker_program import ToolDescription
+from toolcrib.schema.validation import Violation
+from toolcrib.security.redaction import Redactor, redact_result
+from toolcrib.security.secrets import MissingSecret
+
+if TYPE_CHECKING:
+    from toolcrib.servers.environment import NetworkEnvironment
+
+_ENCODE: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
+
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from toolcrib.executors.python.worker_program import main; main()"
+)
+
+_LOOK = 0.02
+"""Seconds between two measurements of the memory of a running worker."""
+
+_LAST_OUTPUT = 1.0
+"""Seconds to wait for the last output of a worker that has exited."""
+
+_SHOWN = 1000
+"""Characters of stderr in a message."""
+
+
+class WorkerSettings(NamedTuple):
+    """What a worker runs, and within which limits.
+
+    Attributes:
+        call: `module:name` of the function or class.
+        block: The block `python` as JSON, so that equal settings are equal.
+        schema: The input schema of the descriptor as JSON; empty if the function provides it.
+        folders: Folders of the trusted project and of packs whose modules may be imported.
+        output_size: Maximum size of a result in bytes.
+        memory: Maximum memory in bytes; None for no limit.
+        most: Maximum number of workers.
+    """
+
+    call: str
+    block: str
+    schema: str
+    folders: tuple[str, ...]
+    output_size: int
+    memory: int | None
+    most: int
+
+    @property
+    def order(self) -> bytes:
+        """The first message to a worker."""
+        order = {
+            "call": self.call,
+            "block": json.loads(self.block),
+            "schema": json.loads(self.schema) if self.schema else None,
+            "output_size": self.output_size,
+        }
+        return f"{_ENCODE(('start', order))}\n".encode()
+
+
+class WorkerFailure(Exception):
+    """A worker ended, or never became ready.
+
+    Attributes:
+        code: Code of the result.
+        message: How it ended, for example `exited with code 1`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class MemoryExceeded(WorkerFailure):
+    """A worker was ended because it used too much memory.
+
+    Attributes:
+        measured: Bytes that it used.
+    """
+
+    def __init__(self, measured: int, limit: int) -> None:
+        used = f"used {format_size(max(measured >> 20, 1) << 20)} of memory, and `limits.memory` is {format_size(limit)}"
+        super().__init__("memory_exceeded", used)
+        self.measured = measured
+
+
+class WorkerProcess:
+    """One worker process. It runs one call at a time.
+
+    Args:
+        settings: What it runs.
+        hide: Masks secrets in its stderr.
+
+    Attributes:
+        description: What the types of its tool say; once it is ready.
+        failure: How it ended; None while it runs.
+    """
+
+    def __init__(self, settings: WorkerSettings, hide: Callable[[str], str]) -> None:
+        self._settings = settings
+        self._hide = hide
+        self._child = ChildProcess(self._heard, self._silent)
+        self._rest: list[bytes] = []
+        self._reply: asyncio.Future[list[Any]] | None = None
+        self._hear: Callable[[list[Any]], None] = lambda _message: None
+        self._watch: asyncio.TimerHandle | None = None
+        self._started = False
+        self.description: ToolDescription
+        self.failure: WorkerFailure | None = None
+
+    async def start(self) -> None:
+        """Start the process and let it import its tool.
+
+        Raises:
+            WorkerFailure: It does not start, it ends before it is ready, or the tool cannot be used as configured.
+        """
+        settings = self._settings
+        folders = json.dumps(import_folders(settings.folders))
+        # `-I` ignores PYTHON* variables and the working directory; the search path is the one of this process.
+        args = ["-I", "-c", _BOOT, folders]
+        env, here = inherited_environment(os.environ), os.getcwd()
+        try:
+            await self._child.start(sys.executable, args, env=env, cwd=here)
+        except (OSError, ValueError) as error:
+            raise WorkerFailure("worker_failed", f"cannot be started: {type(error).__name__}") from None
+        self._started = True
+        try:
+            message = await self.ask(settings.order)
+        except BrokenPipeError:
+            # It exited at once; how is known once asyncio has noticed.
+            message = await self._exit()
+        if message[0] == "refused":
+            raise WorkerFailure(message[1], self._hide(message[2]))
+        self.description = ToolDescription(*message[1])
+
+    async def ask(
+        self, request: bytes, hear: Callable[[list[Any]], None] = lambda _message: None
+    ) -> list[Any]:
+        """Send a message, and return the answer that ends it.
+
+        Args:
+            request: The encoded message.
+            hear: Receives the events before the answer.
+
+        Raises:
+            BrokenPipeError: The process ended before the message was sent.
+            WorkerFailure: The process ended before it answered.
+        """
+        if self.failure is not None:
+            raise BrokenPipeError
+        reply: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._reply = reply
+        self._hear = hear
+        self._child.write(request)
+        if self._settings.memory is not None:
+            self._look()
+        try:
+            return await reply
+        finally:
+            self._reply = None
+            if self._watch is not None:
+                self._watch.cancel()
+
+    async def _exit(self) -> list[Any]:
+        if self.failure is not None:
+            raise self.failure
+        reply: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._reply = reply
+        return await reply
+
+    def send(self, *message: Any) -> None:
+        """Answer a question of the running call."""
+        self._child.write(f"{_ENCODE(message)}\n".encode())
+
+    def kill(self) -> None:
+        """Kill the process and everything that it started, without waiting."""
+        if self.failure is None:
+            self.failure = WorkerFailure("worker_died", "was terminated")
+        if self._started:
+            self._child.kill()
+
+    async def end(self) -> None:
+        """End the process and everything that it started: its instances are closed first, within 2 s."""
+        if self._started:
+            await self._child.end()
+
+    async def last_words(self) -> str:
+        """The last part of its stderr, masked, after it has ended; empty if it wrote nothing."""
+        await self._child.gone(_LAST_OUTPUT)
+        text = self._child.last_words(self._hide).strip()
+        return text if len(text) <= _SHOWN else f"...{text[-_SHOWN:]}"
+
+    def _heard(self, data: bytes) -> None:
+        if b"\n" not in data:
+            self._rest.append(data)
+            return
+        *lines, rest = b"".join([*self._rest, data]).split(b"\n")
+        self._rest = [rest] if rest else []
+        for line in lines:
+            message = json.loads(line)
+            if message[0] in _EVENTS:
+                self._hear(message)
+            elif self._reply is not None and not self._reply.done():
+                self._reply.set_result(message)
+
+    def _silent(self) -> None:
+        """Called when the process exits or its output ends."""
+        loop = asyncio.get_running_loop()
+        if self._child.code is not None:
+            # What asyncio has already read is delivered first; a descendant may keep the pipe open.
+            loop.call_soon(self._gone)
+        elif self.failure is None:
+            # Its code closed the pipe to us, so it can no longer be used.
+            loop.call_later(_LAST_OUTPUT, self.kill)
+
+    def _gone(self) -> None:
+        if self._child.waits_in_pipe():
+            asyncio.get_running_loop().call_soon(self._gone)
+            return
+        if self.failure is None:
+            self.failure = WorkerFailure("worker_died", self._child.describe_end())
+        if self._reply is not None and not self._reply.done():
+            self._reply.set_exception(self.failure)
+
+    def _look(self) -> None:
+        """Measure the memory, and kill the process if it exceeds the limit."""
+        limit = self._settings.memory
+        measured = memory_of(self._child.pid)
+        if limit is not None and measured > limit:
+            self.failure = MemoryExceeded(measured, limit)
+            self._child.kill()
+        else:
+            self._watch = asyncio.get_running_loop().call_later(_LOOK, self._look)
+
+
+_EVENTS = frozenset({"progress", "partial", "secret"})
+
+
+class WorkerPool:
+    """The workers of one event loop.
+
+    Args:
+        settings: What they run.
+        hide: Masks secrets in their stderr.
+    """
+
+    def __init__(self, settings: WorkerSettings, hide: Callable[[str], str]) -> None:
+        self._settings = settings
+        self._hide = hide
+        self._idle: list[WorkerProcess] = []
+        self._all: set[WorkerProcess] = set()
+        self._ending: set[WorkerProcess] = set()
+        self._starting: set[asyncio.Task[WorkerProcess]] = set()
+        self._free = asyncio.Semaphore(settings.most)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    @asynccontextmanager
+    async def worker(self) -> AsyncIterator[WorkerProcess]:
+        """A worker for one call. If the call is cancelled, the worker is killed.
+
+        Raises:
+            WorkerFailure: It cannot be started.
+        """
+        async with self._free:
+            worker = self._warm() or await self._new()
+            try:
+                yield worker
+            except BaseException:
+                worker.kill()
+                raise
+            finally:
+                self._settle(worker)
+
+    def _warm(self) -> WorkerProcess | None:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.failure is None:
+                return worker
+            self._settle(worker)
+        return None
+
+    async def _new(self) -> WorkerProcess:
+        # A task of its own: the next call can use a worker that was not ready at the deadline of this one.
+        starting = self._task(self.started())
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            starting.add_done_callback(self._keep_unused)
+            raise
+
+    async def started(self) -> WorkerProcess:
+        """A new worker that is ready.
+
+        Raises:
+            WorkerFailure: It ended before, or its tool cannot be used.
+        """
+        worker = WorkerProcess(self._settings, self._hide)
+        self._all.add(worker)
+        try:
+            await worker.start()
+        except BaseException as error:
+            died = isinstance(error, WorkerFailure) and error.code == "worker_died"
+            said = await worker.last_words() if died else ""
+            worker.kill()
+            self._settle(worker)
+            if not died:
+                raise
+            message = f"{error} before it was ready"
+            raise WorkerFailure("worker_failed", f"{message}:\n{said}" if said else message) from None
+        return worker
+
+    def _keep_unused(self, starting: asyncio.Task[WorkerProcess]) -> None:
+        if not starting.cancelled() and starting.exception() is None:
+            self._settle(starting.result())
+
+    def _settle(self, worker: WorkerProcess) -> None:
+        """Keep a worker for the next call, or end it."""
+        if worker.failure is None and not self._closed:
+            self._idle.append(worker)
+        else:
+            self._end(worker)
+
+    def _end(self, worker: WorkerProcess) -> None:
+        if worker not in self._ending:
+            self._ending.add(worker)
+            self._task(self._ended(worker))
+
+    async def _ended(self, worker: WorkerProcess) -> None:
+        await worker.end()
+        self._all.discard(worker)
+        self._ending.discard(worker)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no worker is left."""
+        return not self._all
+
+    def retire(self) -> None:
+        """End every worker once its call has ended."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        for worker in idle:
+            self._settle(worker)
+
+    async def aclose(self) -> None:
+        """End all workers; those that run a call are killed."""
+        self._closed = True
+        idle, self._idle = self._idle, []
+        starting = [*self._starting]
+        for task in starting:
+            task.cancel()
+        if starting:
+            await asyncio.wait(starting)
+        for worker in [*self._all]:
+            # The instances of an idle worker are closed, which needs time.
+            if worker not in idle:
+                worker.kill()
+            self._end(worker)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class Workers:
+    """The workers of one tool, in every event loop that calls it.
+
+    Args:
+        settings: What they run.
+        hide: Masks secrets in their stderr.
+    """
+
+    def __init__(self, settings: WorkerSettings, hide: Callable[[str], str]) -> None:
+        from toolcrib.http.client import PerLoop  # noqa: PLC0415 -- few tools have workers
+
+        self._pools = PerLoop(lambda: self._made(settings, hide))
+        self._opened: list[tuple[asyncio.AbstractEventLoop, WorkerPool]] = []
+
+    def _made(self, settings: WorkerSettings, hide: Callable[[str], str]) -> WorkerPool:
+        pool = WorkerPool(settings, hide)
+        self._opened = [each for each in self._opened if not each[0].is_closed()]
+        self._opened.append((asyncio.get_running_loop(), pool))
+        return pool
+
+    async def pool(self) -> WorkerPool:
+        """The pool of the running loop."""
+        return await self._pools.get()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no worker is left."""
+        return all(loop.is_closed() or pool.empty for loop, pool in self._opened)
+
+    def retire(self) -> None:
+        """End every worker once its call has ended."""
+        for loop, pool in self._opened:
+            if not loop.is_closed():
+                # A process belongs to the loop that started it.
+                loop.call_soon_threadsafe(pool.retire)
+
+    async def aclose(self) -> None:
+        """End all workers, also those that run a call."""
+        await self._pools.aclose()
+
+
+class BoundWorker:
+    """A tool that runs in worker processes.
+
+    Attributes:
+        waits: Always true: the deadline applies to every call.
+        own_defaults: Always true: the function has the defaults of its parameters.
+        tool: The descriptor.
+        origin: Identifies the function to the limits of calls.
+        repeatable: Whether a failed call may be repeated.
+    """
+
+    waits = True
+    own_defaults = True
+
+    def __init__(
+        self,
+        tool: Descriptor,
+        settings: WorkerSettings,
+        resources: ResourceTable,
+        world: NetworkEnvironment,
+    ) -> None:
+        self.tool = tool
+        self.origin = f"{MODE}:{settings.call}"
+        self.repeatable = tool.annotations.read_only or tool.annotations.idempotent
+        self._settings = settings
+        self._resources = resources
+        self._world = world
+
+    async def execute(self, call: Call) -> Result:
+        """Run the call in a worker. A cancellation kills the worker with everything that it started."""
+        # Looked up in each call: a change of the config replaces the workers.
+        workers = self._resources.get(self._settings, self.tool.name, self._workers)
+        assert isinstance(workers, Workers)  # noqa: S101 -- the key is of workers only
+        progress = _Progress()
+        try:
+            with call.context.session.clock.outside():
+                message = await self._answer(call, await workers.pool(), progress)
+        except WorkerFailure as error:
+            return self._failed(error, sent=progress.sent)
+        except DocumentError as error:
+            why = f"cannot bind `{self.tool.name}` in mode `{MODE}`: {error}"
+            return Result.failed(Outcome.UNAVAILABLE, why, code="not_bound")
+        except asyncio.CancelledError:
+            record_progress(call.id, attempts=call.attempt, reached=progress.sent)
+            raise
+        return self._result(call, message)
+
+    async def _answer(self, call: Call, pool: WorkerPool, progress: _Progress) -> list[Any]:
+        while True:
+            async with pool.worker() as worker:
+                if worker.description.problems:
+                    raise DocumentError(worker.description.problems)
+                request = f"{_ENCODE(_request(call, worker.description))}\n".encode()
+                progress.sent = True
+                try:
+                    return await worker.ask(request, lambda event: self._happened(call, worker, event))
+                except BrokenPipeError:
+                    # The worker died while it was idle, and the call did not reach it.
+                    progress.sent = False
+                    worker.kill()
+
+    def _workers(self) -> Workers:
+        return Workers(self._settings, self._world.secrets.hide_in_text)
+
+    def _happened(self, call: Call, worker: WorkerProcess, event: list[Any]) -> None:
+        kind, *rest = event
+        if kind == "progress":
+            call.context.emit(Progress(*rest))
+        elif kind == "partial":
+            call.context.emit(Partial(Content(**rest[0])))
+        else:
+            worker.send("secret", *self._secret(rest[0]))
+
+    def _secret(self, name: str) -> tuple[str | None, str, str]:
+        """The value of a secret; else the code and the message of the error."""
+        try:
+            return read_secret(self._world.secrets, name), "", ""
+        except (MissingSecret, ConfigurationError) as error:
+            return None, error.code, f"{error.message}; {error.hint}"
+
+    def _failed(self, error: WorkerFailure, *, sent: bool) -> Result:
+        name = self.tool.name
+        acted: dict[str, JSON] = {"may_have_acted": True} if sent and not self.repeatable else {}
+        message = f"the worker process of `{name}` {error.message}"
+        if isinstance(error, MemoryExceeded):
+            details: dict[str, JSON] = {
+                "limit": "memory",
+                "memory": self._settings.memory,
+                "measured": error.measured,
+                **acted,
+            }
+            return Result.failed(
+                Outcome.LIMIT_EXCEEDED, f"{message}; it was terminated", code=error.code, details=details
+            )
+        if sent:
+            message += " during the call"
+            if acted:
+                message += ", so the call may have acted"
+            return Result.failed(Outcome.UNKNOWN_OUTCOME, message, code=error.code, details=acted)
+        return Result.failed(Outcome.UNAVAILABLE, _not_started(name, error), code=error.code)
+
+    def _result(self, call: Call, message: list[Any]) -> Result:
+        kind, *rest = message
+        result = Result.ok(rest[0]) if kind == "value" else self._unusual(call, kind, rest)
+        secrets = self._world.secrets
+        return redact_result(result, secrets) if secrets.known else result
+
+    def _unusual(self, call: Call, kind: str, rest: list[Any]) -> Result:
+        name = self.tool.name
+        if kind == "result":
+            return result_from_json(rest[0])
+        if kind == "invalid":
+            return refused_arguments(call, [_violation(each) for each in rest[0]])
+        if kind == "unwritable":
+            return unwritable_result(name, rest[0])
+        if kind == "missing_secret":
+            return Result.failed(Outcome.UNAVAILABLE, rest[0], code=kind)
+        if kind == "cancelled":
+            return Result.failed(Outcome.CANCELLED, f"`{name}` cancelled itself")
+        if kind == "too_large":
+            limit = format_size(self.tool.limits.output_size)
+            message = f"the result of `{name}` is too large: {rest[0]:,} bytes of JSON, and `limits.output_size` is {limit}"
+            return Result.failed(Outcome.LIMIT_EXCEEDED, message, code="result_too_large")
+        error, text, trace = rest
+        _log.warning("`%s` raised an exception in its worker process\n%s", name, trace.rstrip())
+        hidden = Redactor(call.arguments, call.tool.input_schema).hide_in_text(text) or error
+        if kind == "uninitialised":
+            message = f"cannot initialise `{name}`: {hidden}"
+            return Result.failed(Outcome.UNAVAILABLE, message, code="initialise_failed")
+        return Result.failed(Outcome.TOOL_ERROR, hidden, code=error)
+
+    def explain(self, call: Call) -> JSON:  # noqa: ARG002 -- the same for all arguments
+        """The function, and where it would run."""
+        return {"call": self._settings.call, "worker": "process"}
+
+
+_log = logging.getLogger("toolcrib")
+
+
+class _Progress:
+    """Whether a call was sent to a worker."""
+
+    sent = False
+
+
+def _request(call: Call, description: ToolDescription) -> tuple[Any, ...]:
+    if not description.context:
+        return "call", call.arguments, None
+    context = call.context
+    session = context.session
+    said = (
+        session.id,
+        session.seed,
+        session.correlation,
+        context.user,
+        context.caller,
+        sorted(context.grants),
+        dict(context.trace),
+        context.correlation,
+    )
+    return "call", call.arguments, said
+
+
+def _violation(fields: list[Any]) -> Violation:
+    found = Violation(*fields)
+    return found._replace(path=tuple(found.path))
+
+
+def result_from_json(fields: list[Any]) -> Result:
+    """The result that `result_as_json` wrote."""
+    outcome, value, content, message, error, meta, raw_value = fields
+    return Result(
+        Outcome(outcome),
+        value,
+        tuple(Content(**part) for part in content),
+        message,
+        None if error is None else Failure(**error),
+        meta=meta or NOTHING,
+        raw_value=raw_value,
+    )
+
+
+def describe(settings: WorkerSettings, hide: Callable[[str], str]) -> ToolDescription:
+    """What a worker of its own finds out about a tool, so that this process does not import the code.
+
+    It blocks until the worker is ready, and may run within an event loop.
+
+    Raises:
+        NotReady: The tool cannot be imported, or its types cannot be used.
+    """
+    found: list[ToolDescription | WorkerFailure] = []
+
+    async def described() -> None:
+        pool = WorkerPool(settings, hide)
+        try:
+            found.append((await pool.started()).description)
+        except WorkerFailure as error:
+            found.append(error)
+        finally:
+            await pool.aclose()
+
+    # A thread of its own, because the binding of a tool is synchronous and may have a running loop.
+    thread = Thread(target=lambda: asyncio.run(described()), name=f"toolcrib describes {settings.call}")
+    thread.start()
+    thread.join()
+    [answer] = found
+    if isinstance(answer, WorkerFailure):
+        raise NotReady(_not_started(settings.call, answer), code=answer.code)
+    return answer
+
+
+def _not_started(name: str, error: WorkerFailure) -> str:
+    own = error.code in {"worker_failed", "memory_exceeded"}
+    return f"the worker process of `{name}` {error.message}" if own else error.message

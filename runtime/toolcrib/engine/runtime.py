@@ -1027,7 +1027,7 @@ class Engine:
             if _loop_is_running():
                 executor.retire(name)
             elif not executor.keeps_nothing:
-                self._run(_within_loop(executor.retire, name))
+                self.run(_within_loop(executor.retire, name))
 
     def _configured(self, tool: Descriptor) -> Descriptor:
         """A tool that was added, with the defaults and modes that apply to those of files."""
@@ -1407,7 +1407,7 @@ class Engine:
 
     def _swap(self, now: StartupState) -> Sequence[ToolEvent]:
         """Make a project that was read again the current one."""
-        from toolcrib.loading.reload import ToolAppeared, compare_registries  # noqa: PLC0415 -- as above
+        from toolcrib.loading.reload import ToolChanged, ToolGone, compare_registries  # noqa: PLC0415 -- as above
         from toolcrib.loading.settings import has_same_egress  # noqa: PLC0415 -- as above
 
         before = self.registry
@@ -1420,7 +1420,9 @@ class Engine:
         self._table.swap(self._with_changes(now.registry).after(before), {})
         self.complete()
         events = compare_registries(before, self.registry)
-        self._retire(before, [each.before.name for each in events if not isinstance(each, ToolAppeared)])
+        self._retire(
+            before, [each.before.name for each in events if isinstance(each, ToolChanged | ToolGone)]
+        )
         self._tell(events)
         return events
 

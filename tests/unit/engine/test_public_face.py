@@ -14,6 +14,7 @@ FACE = {
     "call_sync",
     "catalogue",
     "close",
+    "configure",
     "disable",
     "discover",
     "dry_run",

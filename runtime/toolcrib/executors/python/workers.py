@@ -100,9 +100,9 @@ class WorkerFailure(Exception):
         message: How it ended, for example `exited with code 1`.
     """
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, message: str, kind: str) -> None:
         super().__init__(message)
-        self.code = code
+        self.code = kind
         self.message = message
 
 
@@ -115,7 +115,7 @@ class MemoryExceeded(WorkerFailure):
 
     def __init__(self, measured: int, limit: int) -> None:
         used = f"used {format_size(max(measured >> 20, 1) << 20)} of memory, and `limits.memory` is {format_size(limit)}"
-        super().__init__("memory_exceeded", used)
+        super().__init__(used, kind="memory_exceeded")
         self.measured = measured
 
 
@@ -157,7 +157,9 @@ class WorkerProcess:
         try:
             await self._child.start(sys.executable, args, env=env, cwd=here)
         except (OSError, ValueError) as error:
-            raise WorkerFailure("worker_failed", f"cannot be started: {type(error).__name__}") from None
+            raise WorkerFailure(
+                kind="worker_failed", message=f"cannot be started: {type(error).__name__}"
+            ) from None
         self._started = True
         try:
             message = await self.ask(settings.order)
@@ -165,7 +167,7 @@ class WorkerProcess:
             # It exited at once; how is known once asyncio has noticed.
             message = await self._exit()
         if message[0] == "refused":
-            raise WorkerFailure(message[1], self._hide(message[2]))
+            raise WorkerFailure(self._hide(message[2]), kind=message[1])
         self.description = ToolDescription(*message[1])
 
     async def ask(
@@ -210,7 +212,7 @@ class WorkerProcess:
     def kill(self) -> None:
         """Kill the process and everything that it started, without waiting."""
         if self.failure is None:
-            self.failure = WorkerFailure("worker_died", "was terminated")
+            self.failure = WorkerFailure(kind="worker_died", message="was terminated")
         if self._started:
             self._child.kill()
 
@@ -253,7 +255,7 @@ class WorkerProcess:
             asyncio.get_running_loop().call_soon(self._gone)
             return
         if self.failure is None:
-            self.failure = WorkerFailure("worker_died", self._child.describe_end())
+            self.failure = WorkerFailure(kind="worker_died", message=self._child.describe_end())
         if self._reply is not None and not self._reply.done():
             self._reply.set_exception(self.failure)
 
@@ -344,7 +346,9 @@ class WorkerPool:
             if not died:
                 raise
             message = f"{error} before it was ready"
-            raise WorkerFailure("worker_failed", f"{message}:\n{said}" if said else message) from None
+            raise WorkerFailure(
+                kind="worker_failed", message=f"{message}:\n{said}" if said else message
+            ) from None
         return worker
 
     def _keep_unused(self, starting: asyncio.Task[WorkerProcess]) -> None:

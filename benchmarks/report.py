@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+import access
 import calls
 import large_values
 import live
@@ -64,6 +65,7 @@ without a goal is only informative. Compare ratios between machines, not times.
 - **MCP clients.** toolcrib and the SDK's client call the same server from the same process.
 - **Model turns** consist of two requests and one mocked call. The model is a list in memory or a server of OpenAI's chat
   completions in its own process.
+- **Access.** One mocked tool in projects with different rules. Of many rules, two concern the tool.
 - **Large values** have 64 Ki characters or more and are validated in a thread.
 
 | operation | toolcrib | compared with | | ratio | 95 % | rounds | goal | |
@@ -132,6 +134,7 @@ def main() -> int:
         Section("loading", loading.rows()),
         Section("startup", startup.rows()),
         Section("trust", trust.rows()),
+        Section("access", access.rows()),
         Section("large_values", large_values.rows()),
     )
     found: list[Row] = []

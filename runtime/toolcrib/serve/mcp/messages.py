@@ -211,6 +211,9 @@ def _sentence(outcome: Outcome, failure: Failure, call: str) -> str:
         return f"{text}, call id {call}"
     if failure.code != outcome.value:
         text += f" ({failure.code})"
+    if failure.code == "access_rule" and failure.details.get("reason"):
+        # The author of the rule wrote it for whoever calls.
+        text += f": {failure.details['reason']}"
     details = failure.details
     wait = details.get("retry_after")
     if isinstance(wait, int | float):

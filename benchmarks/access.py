@@ -1,0 +1,103 @@
+"""Access: calls with and without rules, and decisions among many rules.
+
+.venv/bin/python benchmarks/access.py [--rounds 60]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from calls import CALLS, a_round
+from rounds import Row, interleaved, line
+
+from toolcrib import Runtime
+
+MANY, FEW = 1_000, 10
+
+TOOL = """\
+name: pay
+input_schema:
+  type: object
+  properties: {amount: {type: number}, to: {type: string}}
+  required: [amount]
+  additionalProperties: false
+output_schema: {type: object, properties: {paid: {type: number}}, required: [paid]}
+mock: {result: {paid: "{{ args.amount }}"}}
+"""
+ARGUMENTS = {"amount": 20, "to": "ann"}
+
+OTHERS = "---\n".join(f"name: tool_{number}\nmock: {{result: 1}}\n" for number in range(MANY))
+
+ELSEWHERE = "rules: [{deny: {tool: tool_0}}]"
+BY_ARGUMENTS = 'rules: [{deny: {tool: pay, args: {amount: {$gt: 500}}}}, {ask: {tool: "p*", args: {to: {$regex: "^x"}}}}]'
+
+
+def rules(number: int) -> str:
+    """Access with as many rules, of which two concern the tool."""
+    listed = [f"{{deny: {{tool: tool_{each}}}}}" for each in range(number - 2)]
+    return f"rules: [{', '.join(listed)}, {BY_ARGUMENTS.removeprefix('rules: [')}"
+
+
+class Projects:
+    """Runtimes over one tool, each with its own access settings."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        (folder / "tools.yaml").write_text(f"{TOOL}---\n{OTHERS}", encoding="utf-8")
+
+    def opened(self, access: str) -> Runtime:
+        """A runtime with these access settings, as the block of a project."""
+        file = self._folder / "toolcrib.yaml"
+        block = f"access: {{{access}}}\n" if access else ""
+        file.write_text(f"project: p\nsources: [tools.yaml]\n{block}", encoding="utf-8")
+        runtime = Runtime.open(file, index=False)
+        assert not [problem for problem in runtime.problems if problem.severity == "error"]
+        return runtime
+
+
+def rows(rounds: int = 60) -> Iterator[Row]:
+    """The rows of access."""
+    loop = asyncio.new_event_loop()
+    with tempfile.TemporaryDirectory() as folder:
+        projects = Projects(Path(folder))
+        none, elsewhere = projects.opened(""), projects.opened(ELSEWHERE)
+        ours, many, few = (
+            projects.opened(BY_ARGUMENTS),
+            projects.opened(rules(MANY)),
+            projects.opened(rules(FEW)),
+        )
+        for runtime in (none, elsewhere, ours, many, few):
+            result = loop.run_until_complete(runtime.call("pay", ARGUMENTS))
+            assert result.value == {"paid": 20}, result
+        for measure, base, one, other, goal in (
+            ("mocked call, access decides nothing about the tool", "without access", elsewhere, none, 1.02),
+            ("mocked call, rules over arguments", "without access", ours, none, 2),
+            (f"mocked call, decided among {MANY:,} rules", f"among {FEW} rules", many, few, 1.5),
+        ):
+            times = interleaved(
+                {
+                    "ours": a_round(loop, lambda one=one: one.call("pay", ARGUMENTS), CALLS),
+                    "base": a_round(loop, lambda other=other: other.call("pay", ARGUMENTS), CALLS),
+                },
+                rounds,
+            )
+            yield Row(measure, base, times["ours"], times["base"], goal)
+    loop.close()
+
+
+def main() -> int:
+    """Print the rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=60)
+    for row in rows(parser.parse_args().rounds):
+        print(line(row), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Allow-lists of `access`: hosts, programs, variables and paths, also where a connection or a file is opened."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from http_servers import answering, answering_json, serving
+from toolcrib import Outcome, Runtime
+
+DENIED = Outcome.DENIED
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(project, tools, **files):
+        (tmp_path / "toolcrib.yaml").write_text(f"project: p\nsources: [tools.yaml]\n{project}")
+        for name, text in {"tools.yaml": tools, **files}.items():
+            (tmp_path / name).write_text(text)
+        return Runtime.open("toolcrib.yaml", index=False)
+
+    return write
+
+
+def live(url, more=""):
+    return f"name: tool\nmode: live\nlive:\n  url: {url}\n{more}"
+
+
+async def test_a_host_that_is_not_listed_is_denied_before_anything_is_sent(folder):
+    async with serving(answering_json(1)) as server:
+        egress = f"egress: {{allow: ['127.0.0.1:{server.port}']}}\n"
+        tools = live(f"{server.origin}/a")
+        async with folder(f"{egress}access: {{hosts: [api.example.com]}}\n", tools) as runtime:
+            result = await runtime.call("tool")
+            assert (result.outcome, result.error.code) == (DENIED, "host_not_allowed")
+            assert f"it contacts `{server.origin}`, which `hosts` does not list" in result.message
+            assert (server.accepted, runtime.violations.total) == (0, 1)
+            assert runtime.registry.hidden("tool").code == "denied"
+        async with folder(f"{egress}access: {{hosts: ['127.0.0.1:{server.port}']}}\n", tools) as runtime:
+            assert (await runtime.call("tool")).value == 1
+
+
+async def test_the_origin_that_is_called_instead_counts(folder):
+    async with serving(answering_json(1)) as server:
+        project = (
+            f"egress: {{allow: ['127.0.0.1:{server.port}']}}\n"
+            f"origins: {{'https://api.example.com': '{server.origin}'}}\n"
+        )
+        tools = live("https://api.example.com/a")
+        async with folder(f"{project}access: {{hosts: [api.example.com]}}\n", tools) as runtime:
+            assert (await runtime.call("tool")).error.code == "host_not_allowed"
+        async with folder(f"{project}access: {{hosts: [127.0.0.1]}}\n", tools) as runtime:
+            assert (await runtime.call("tool")).value == 1
+
+
+async def test_a_redirect_does_not_leave_the_listed_hosts(folder):
+    async with serving(answering_json(1)) as target:
+        moved = answering(302, {"Location": f"http://localhost:{target.port}/b"})
+        async with serving(moved) as server:
+            allow = f"['127.0.0.1:{server.port}', '127.0.0.1:{target.port}', 'localhost:{target.port}']"
+            project = f"egress: {{allow: {allow}}}\naccess: {{hosts: [127.0.0.1]}}\n"
+            more = "  redirects: 1\n  hosts: [127.0.0.1, localhost]\n"
+            async with folder(project, live(f"{server.origin}/a", more)) as runtime:
+                result = await runtime.call("tool")
+                assert (result.outcome, result.error.code) == (DENIED, "host_not_allowed")
+                assert (server.accepted, target.accepted) == (1, 0)
+
+
+SERVER = """
+import pathlib
+pathlib.Path("started").touch()
+"""
+
+
+async def test_a_program_that_is_not_listed_is_not_started(folder, tmp_path):
+    project = (
+        f"servers: {{s: {{command: {sys.executable}, args: [server.py], import: true}}}}\n"
+        "access: {commands: [uvx]}\n"
+    )
+    tools = "name: tool\ninput_schema: {type: object}\nmcp: {server: s, tool: t}\n"
+    async with folder(project, tools, **{"server.py": SERVER}) as runtime:
+        problems = await runtime.discover("s")
+        assert "which `commands` does not list" in str(problems[0])
+        result = await runtime.call("tool")
+        assert result.outcome is DENIED
+        assert not (tmp_path / "started").exists()
+
+
+async def test_a_variable_that_is_not_listed_is_not_read(folder, monkeypatch):
+    monkeypatch.setenv("CRM_TOKEN", "canary-token")
+    tools = live("https://api.example.com/a", "  headers: {X-Token: '${CRM_TOKEN}'}\n")
+    async with folder("access: {environment: ['SHOP_*']}\n", tools) as runtime:
+        result = await runtime.call("tool")
+        assert (result.outcome, result.error.code) == (DENIED, "environment_not_allowed")
+        assert "it reads `CRM_TOKEN`, which `environment` does not list" in result.message
+        assert "canary-token" not in str(result.as_json())
+
+
+PATHS = """
+name: tool
+input_schema:
+  type: object
+  properties: {source: {type: string, x-path: read}, targets: {type: array, items: {type: string, x-path: write}}}
+mock: {result: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        ({"source": "data/a.txt"}, ""),
+        (
+            {"source": "data/../secret.txt"},
+            "`source` is refused: it is in none of the folders of `paths.read`",
+        ),
+        ({"source": "data/link"}, "`source` is refused: it leads to "),
+        ({"source": "data-2/a.txt"}, "`source` is refused: "),
+        ({"targets": ["out/a", "data/a.txt"]}, "`targets[]` is refused: "),
+        ({"targets": ["out/a"]}, ""),
+    ],
+)
+async def test_an_argument_that_leads_out_of_its_folders_is_denied(folder, tmp_path, arguments, refused):
+    for name in ("data", "data-2", "out"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "data" / "link").symlink_to(tmp_path / "secret.txt")
+    async with folder("access: {paths: {read: [data], write: [out]}}\n", PATHS) as runtime:
+        result = await runtime.call("tool", arguments)
+        assert result.outcome is (DENIED if refused else Outcome.OK)
+        assert refused in result.message
+        assert [card.name for card in runtime.registry.query()] == ["tool"]
+
+
+READER = """
+import os
+from toolcrib import CallContext
+
+
+def read(source: str, context: CallContext) -> str:
+    os.replace("swapped", "data/a.txt")  # a link, put in place after the check
+    with os.fdopen(context.session.paths.open(source, "read")) as file:
+        return file.read()
+"""
+
+
+async def test_a_file_is_checked_again_when_a_tool_opens_it(folder, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("inside")
+    (tmp_path / "secret.txt").write_text("canary-secret")
+    (tmp_path / "swapped").symlink_to(tmp_path / "secret.txt")
+    tools = (
+        "name: tool\ninput_schema: {type: object, properties: {source: {type: string, x-path: read}}}\n"
+        "python: {call: 'access_reader:read'}\n"
+    )
+    project = "access: {paths: {read: [data]}}\n"
+    async with folder(project, tools, **{"access_reader.py": READER}) as runtime:
+        result = await runtime.call("tool", {"source": "data/a.txt"})
+        assert result.outcome is not Outcome.OK
+        assert "canary-secret" not in str(result.as_json())

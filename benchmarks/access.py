@@ -10,7 +10,9 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from calls import CALLS, a_round
 from rounds import Row, interleaved, line
@@ -29,7 +31,7 @@ input_schema:
 output_schema: {type: object, properties: {paid: {type: number}}, required: [paid]}
 mock: {result: {paid: "{{ args.amount }}"}}
 """
-ARGUMENTS = {"amount": 20, "to": "ann"}
+ARGUMENTS: dict[str, Any] = {"amount": 20, "to": "ann"}
 
 OTHERS = "---\n".join(f"name: tool_{number}\nmock: {{result: 1}}\n" for number in range(MANY))
 
@@ -81,8 +83,8 @@ def rows(rounds: int = 60) -> Iterator[Row]:
         ):
             times = interleaved(
                 {
-                    "ours": a_round(loop, lambda one=one: one.call("pay", ARGUMENTS), CALLS),
-                    "base": a_round(loop, lambda other=other: other.call("pay", ARGUMENTS), CALLS),
+                    "ours": a_round(loop, partial(one.call, "pay", ARGUMENTS), CALLS),
+                    "base": a_round(loop, partial(other.call, "pay", ARGUMENTS), CALLS),
                 },
                 rounds,
             )

@@ -83,7 +83,10 @@ async def test_a_program_that_is_not_listed_is_not_started(folder, tmp_path):
     tools = "name: tool\ninput_schema: {type: object}\nmcp: {server: s, tool: t}\n"
     async with folder(project, tools, **{"server.py": SERVER}) as runtime:
         problems = await runtime.discover("s")
-        assert "which `commands` does not list" in str(problems[0])
+        assert (problems[0].code, "which `commands` does not list" in str(problems[0])) == (
+            "command_not_allowed",
+            True,
+        )
         result = await runtime.call("tool")
         assert result.outcome is DENIED
         assert not (tmp_path / "started").exists()

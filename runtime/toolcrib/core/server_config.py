@@ -122,16 +122,18 @@ class Catalogue(NamedTuple):
 
 
 class LockVerdict(NamedTuple):
-    """The result of comparing a server's tools with its lock.
+    """The result of comparing a server's tools with its lock, or the server itself with the settings of access.
 
     Attributes:
         refused: The server's name for a tool -> why it must not be called, as a message with a fix. The key `*`
             applies to every tool of the server.
         warnings: Differences that are reported but have no effect.
+        cause: Error code of what is refused.
     """
 
     refused: Mapping[str, str] = NOTHING
     warnings: tuple[str, ...] = ()
+    cause: str = "definition_changed"
 
 
 LONGEST_NAME = 128

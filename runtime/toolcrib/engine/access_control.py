@@ -416,7 +416,8 @@ class AccessControl:
             refused = next(self.refusals(requirements_of_server(server)), None)
             if refused is None:
                 return judge(server, catalogue)
-            return LockVerdict({"*": f"access refuses the server `{server.name}`, which is {refused}"})
+            why = f"access refuses the server `{server.name}`, which is {refused}"
+            return LockVerdict({"*": why}, cause=refused.code)
 
         return judged
 

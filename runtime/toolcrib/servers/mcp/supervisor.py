@@ -78,7 +78,7 @@ def check_lock(server: Server, verdict: LockVerdict) -> ServerUnavailable | None
         return None
     return ServerUnavailable(
         why,
-        code="definition_changed",
+        code=verdict.cause,
         outcome=Outcome.DENIED,
         details={"server": server.name},
         retryable=False,

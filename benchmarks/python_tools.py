@@ -1,4 +1,4 @@
-"""Python functions as tools: a typed function, compared with the same function and hand-written validation.
+"""Python functions as tools: in the event loop, and in worker processes.
 
 python benchmarks/python_tools.py
 """
@@ -6,15 +6,20 @@ python benchmarks/python_tools.py
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
+from pathlib import Path
+from subprocess import PIPE, Popen
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, TypeAdapter
 from rounds import Round, Row, interleaved, line
 
-from toolcrib import Registry, Runtime
+from toolcrib import Executors, Registry, Runtime, parse_registry
 
 CALLS = 2_000
 """Calls in one round."""
@@ -85,10 +90,81 @@ def typed_call(loop: asyncio.AbstractEventLoop, rounds: int = 60) -> Row:
     return Row(what, "hand-written, with pydantic both ways", times["ours"], times["by hand"], 1.6)
 
 
+MODULE = """
+def get_weather(city: str, days: int = 3) -> dict[str, str | int | float]:
+    return {"city": city, "days": days, "temp": 18.5}
+"""
+
+ECHO = """
+import json, sys
+for line in sys.stdin.buffer:
+    sys.stdout.buffer.write(json.dumps(json.loads(line)).encode() + b"\\n")
+    sys.stdout.buffer.flush()
+"""
+
+DESCRIPTOR = """
+name: get_weather
+mode: python
+python: {call: "benchmarked_tools:get_weather", worker: process}
+"""
+
+WARM_CALLS = 200
+"""Calls of a worker process in one round."""
+
+
+def warm_worker(loop: asyncio.AbstractEventLoop, rounds: int = 40) -> Iterator[Row]:
+    """A call in a warm worker process, and a process that echoes the same JSON over pipes."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "benchmarked_tools.py").write_text(MODULE, encoding="utf-8")
+        sys.path.append(folder)
+        kinds = Executors.installed()
+        tools = Runtime(parse_registry("benchmark.yaml", DESCRIPTOR, kinds=kinds), executors=kinds)
+        result = loop.run_until_complete(tools.call("get_weather", ARGUMENTS))
+        assert result.value == {"city": "Lisbon", "days": 3, "temp": 18.5}, result
+        pipe = asyncio.subprocess.PIPE
+        start = asyncio.create_subprocess_exec(sys.executable, "-c", ECHO, stdin=pipe, stdout=pipe)
+        echo = loop.run_until_complete(start)
+        blocking = Popen([sys.executable, "-c", ECHO], stdin=PIPE, stdout=PIPE)
+
+        async def echoed() -> Any:
+            assert echo.stdin is not None
+            assert echo.stdout is not None
+            echo.stdin.write(json.dumps(ARGUMENTS).encode() + b"\n")
+            return json.loads(await echo.stdout.readline())
+
+        async def echoed_blocking() -> Any:
+            assert blocking.stdin is not None
+            assert blocking.stdout is not None
+            blocking.stdin.write(json.dumps(ARGUMENTS).encode() + b"\n")
+            blocking.stdin.flush()
+            return json.loads(blocking.stdout.readline())
+
+        times = interleaved(
+            {
+                "ours": a_round(loop, partial(tools.call, "get_weather", ARGUMENTS), WARM_CALLS),
+                "pipe": a_round(loop, echoed, WARM_CALLS),
+                "blocking": a_round(loop, echoed_blocking, WARM_CALLS),
+            },
+            rounds,
+        )
+        loop.run_until_complete(tools.aclose())
+        blocking.communicate()
+        assert echo.stdin is not None
+        echo.stdin.close()
+        loop.run_until_complete(echo.wait())
+        sys.path.remove(folder)
+    what = "function in a warm worker process"
+    yield Row(
+        what, "round trip over asyncio's pipes to a process that echoes", times["ours"], times["pipe"], 2
+    )
+    yield Row(what, "the same over blocking pipes", times["ours"], times["blocking"], None)
+
+
 def rows() -> Iterator[Row]:
     """The rows."""
     loop = asyncio.new_event_loop()
     yield typed_call(loop)
+    yield from warm_worker(loop)
     loop.close()
 
 

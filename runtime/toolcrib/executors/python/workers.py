@@ -7,8 +7,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -292,32 +292,44 @@ class WorkerPool:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
-    @asynccontextmanager
-    async def worker(self) -> AsyncIterator[WorkerProcess]:
-        """A worker for one call. If the call is cancelled, the worker is killed.
+    async def take(self) -> WorkerProcess:
+        """A worker for one call; give it back with `give_back`.
 
         Raises:
             WorkerFailure: It cannot be started.
+            DocumentError: Its tool does not fit the descriptor.
         """
-        async with self._free:
-            worker = self._warm() or await self._new()
-            try:
-                yield worker
-            except BaseException:
-                worker.kill()
-                raise
-            finally:
-                self._settle(worker)
+        await self._free.acquire()
+        try:
+            return self._warm() or await self._new()
+        except BaseException:
+            self._free.release()
+            raise
+
+    def give_back(self, worker: WorkerProcess) -> None:
+        """Return a worker after its call."""
+        self._free.release()
+        self._settle(worker)
 
     def _warm(self) -> WorkerProcess | None:
         while self._idle:
             worker = self._idle.pop()
-            if worker.failure is None:
+            if worker.failure is None and not worker.description.problems:
                 return worker
+            worker.kill()
             self._settle(worker)
         return None
 
     async def _new(self) -> WorkerProcess:
+        worker = await self._new_when_ready()
+        if worker.description.problems:
+            # It has ended by itself, and the next call asks another one.
+            worker.kill()
+            self._settle(worker)
+            raise DocumentError(worker.description.problems)
+        return worker
+
+    async def _new_when_ready(self) -> WorkerProcess:
         # A task of its own: the next call can use a worker that was not ready at the deadline of this one.
         starting = self._task(self.started())
         self._starting.add(starting)
@@ -498,17 +510,21 @@ class BoundWorker:
 
     async def _answer(self, call: Call, pool: WorkerPool, progress: _Progress) -> list[Any]:
         while True:
-            async with pool.worker() as worker:
-                if worker.description.problems:
-                    raise DocumentError(worker.description.problems)
+            worker = await pool.take()
+            try:
                 request = f"{_ENCODE(_request(call, worker.description))}\n".encode()
                 progress.sent = True
-                try:
-                    return await worker.ask(request, lambda event: self._happened(call, worker, event))
-                except BrokenPipeError:
-                    # The worker died while it was idle, and the call did not reach it.
-                    progress.sent = False
-                    worker.kill()
+                return await worker.ask(request, partial(self._happened, call, worker))
+            except BrokenPipeError:
+                # The worker died while it was idle, and the call did not reach it.
+                progress.sent = False
+                worker.kill()
+            except BaseException:
+                # A cancelled call, or one that failed halfway: the answer must not reach the next call.
+                worker.kill()
+                raise
+            finally:
+                pool.give_back(worker)
 
     def _workers(self) -> Workers:
         return Workers(self._settings, self._world.secrets.hide_in_text)

@@ -128,12 +128,12 @@ class LockVerdict(NamedTuple):
         refused: The server's name for a tool -> why it must not be called, as a message with a fix. The key `*`
             applies to every tool of the server.
         warnings: Differences that are reported but have no effect.
-        cause: Error code of what is refused.
+        code: Error code of what is refused.
     """
 
     refused: Mapping[str, str] = NOTHING
     warnings: tuple[str, ...] = ()
-    cause: str = "definition_changed"
+    code: str = "definition_changed"
 
 
 LONGEST_NAME = 128

@@ -417,7 +417,7 @@ class AccessControl:
             if refused is None:
                 return judge(server, catalogue)
             why = f"access refuses the server `{server.name}`, which is {refused}"
-            return LockVerdict({"*": why}, cause=refused.code)
+            return LockVerdict({"*": why}, code=refused.code)
 
         return judged
 

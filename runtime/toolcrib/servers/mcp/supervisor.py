@@ -78,7 +78,7 @@ def check_lock(server: Server, verdict: LockVerdict) -> ServerUnavailable | None
         return None
     return ServerUnavailable(
         why,
-        code=verdict.cause,
+        code=verdict.code,
         outcome=Outcome.DENIED,
         details={"server": server.name},
         retryable=False,

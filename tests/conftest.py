@@ -52,6 +52,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--exhaustive"):
         os.environ[EXHAUSTIVE] = "1"
     settings.load_profile("all" if EXHAUSTIVE in os.environ else "sample")
+    begin_elsewhere(config)
+
+
+def begin_elsewhere(config: pytest.Config) -> None:
+    """Let each worker read the test modules from another one on, if all of them are wanted.
+
+    The first to read a module keeps it with its asserts rewritten. Side by side, each worker would rewrite all of them in
+    a fresh checkout.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    modules = sorted(str(path) for path in (ROOT / "tests").rglob("test_*.py"))
+    first = int(worker.removeprefix("gw")) * len(modules) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    config.args[:] = modules[first:] + modules[:first]
 
 
 def shared_data_folder() -> Path:
@@ -143,8 +158,11 @@ def pytest_collection() -> Generator[None, Any, Any]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses `shared_data`, and deselect what is `exhaustive` unless everything is run."""
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        items.sort(key=lambda item: str(item.path))  # the same for all workers, wherever they began
     for item in items:
         if "shared_data" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.shared_data)

@@ -1,6 +1,6 @@
-"""The command `toolcrib`, started by forking one process that has already imported it.
+"""The commands `toolcrib` and `python`, started by forking one process that has already imported the package.
 
-Importing is most of what a short command or a server does. What is forked has the working directory, the environment, the
+Importing is most of what a short command, script or server does. What is forked has the working directory, the environment, the
 streams and the arguments of the command that was called; signals to that command are forwarded to it.
 `make test-all` starts every command by itself.
 """
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SERVER = '''
-import gc, importlib, json, os, pkgutil, runpy, select, signal, socket, sys, tempfile
+import builtins, gc, importlib, json, os, pkgutil, runpy, select, signal, socket, sys, tempfile, types, warnings
 
 listening, command = socket.socket(socket.AF_UNIX), sys.argv[2]
 listening.bind(sys.argv[1])
@@ -66,9 +66,27 @@ def become(words, environment, folder, files):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = [command, *words]
     importlib.invalidate_caches()  # something may have been installed
-    runpy.run_path(command, run_name="__main__")
+    kind, *words = words
+    if kind == "toolcrib":
+        sys.argv = [command, *words]
+        runpy.run_path(command, run_name="__main__")
+        sys.exit()
+    if words[:2] == ["-W", "error"]:
+        warnings.simplefilter("error")
+        del words[:2]
+    if words[0] == "-c":
+        name, text = "<string>", words[1].encode()
+        sys.argv, sys.path[0] = ["-c", *words[2:]], ""
+    else:
+        name, sys.argv, sys.path[0] = words[0], words, os.path.dirname(os.path.realpath(words[0]))
+        with open(name, "rb") as file:
+            text = file.read()
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__builtins__ = builtins
+    if words[0] != "-c":
+        main.__file__ = os.path.abspath(name)
+    exec(compile(text, name, "exec", dont_inherit=True), main.__dict__)
     sys.exit()
 
 running = {}  # pid -> a handle of the process, the connection of its client
@@ -106,6 +124,11 @@ while True:
 
 CLIENT = """
 import json, os, signal, socket, sys
+if sys.argv[1] == "python":
+    words = sys.argv[4:] if sys.argv[2:4] == ["-W", "error"] else sys.argv[2:]
+    script = words and (words[0] == "-c" and words[1:] or words[0].endswith(".py") and os.path.isfile(words[0]))
+    if not script or any(name.startswith("PYTHON") for name in os.environ):
+        os.execv({python!r}, [{python!r}, *sys.argv[2:]])
 connection = socket.socket(socket.AF_UNIX)
 connection.connect({address!r})
 told = json.dumps([sys.argv[1:], dict(os.environ), os.getcwd()]).encode() + b"\\n"
@@ -124,7 +147,9 @@ os._exit(code)
 
 @contextmanager
 def forked_command(python: Path, folder: Path, script: Path | None = None) -> Iterator[Path]:
-    """The folder with a command `toolcrib` that does what the one next to an interpreter does.
+    """The folder with commands `toolcrib` and `python` that do what those of an environment do.
+
+    `python` forks for scripts and `-c`, with `-W error` or no option; for all else it is the interpreter.
 
     Args:
         python: The interpreter of the environment.
@@ -135,11 +160,12 @@ def forked_command(python: Path, folder: Path, script: Path | None = None) -> It
     place = folder / "bin"
     place.mkdir()
     client = folder / "client.py"
-    client.write_text(CLIENT.format(address=str(address)), encoding="utf-8")
-    script = place / "toolcrib"
-    words = " ".join(map(shlex.quote, [sys.executable, "-IS", str(client)]))
-    script.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
-    script.chmod(0o755)
+    client.write_text(CLIENT.format(address=str(address), python=str(python)), encoding="utf-8")
+    for name in ("toolcrib", "python"):
+        shim = place / name
+        words = " ".join(map(shlex.quote, [sys.executable, "-IS", str(client), name]))
+        shim.write_text(f'#!/bin/sh\nexec {words} "$@"\n', encoding="utf-8")
+        shim.chmod(0o755)
     server = folder / "server.py"
     server.write_text(SERVER, encoding="utf-8")
     started = [python, server, address, command]

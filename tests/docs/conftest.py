@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
+import venv
 from contextlib import ExitStack
 from importlib.metadata import distribution, distributions
 from pathlib import Path
@@ -19,6 +22,9 @@ from forking import forked_command
 from sampling import THOROUGH
 from toolcrib.loading.fingerprints import RACY
 
+EXTRAS = re.compile(r"^\$ pip install 'toolcrib\[([a-z,]+)\]'$", re.MULTILINE)
+"""What a page installs first is there before it: it takes long."""
+
 
 @pytest.fixture(scope="session")
 def wheel(root, tmp_path_factory) -> Path:
@@ -30,45 +36,59 @@ def wheel(root, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def clean_python(wheel, tmp_path_factory) -> Path:
-    """The interpreter of a fresh virtual environment with the wheel in it."""
-    return python_with(wheel, tmp_path_factory.mktemp("clean") / "venv")
+def python_with(wheel, tmp_path_factory):
+    """Gives the interpreter of a virtual environment with the wheel and what it and some extras (`"mcp"`) require.
 
-
-@pytest.fixture(scope="session")
-def python_with_mcp(wheel, tmp_path_factory) -> Path:
-    """The same with the extra `mcp`, for the pages that begin by installing it: it takes long."""
-    return python_with(wheel, tmp_path_factory.mktemp("mcp") / "venv", extra="mcp")
-
-
-def python_with(wheel: Path, folder: Path, extra: str = "") -> Path:
-    """The interpreter of a fresh virtual environment with the wheel in it, and what the wheel and an extra require.
-
-    pip installs all of it where everything is tested. Elsewhere it installs the wheel, and the requirements are links to
-    what this environment has: pip would take 15 s of processor time for the same.
+    pip installs all of it where everything is tested. Elsewhere it installs the wheel, once, and the requirements are
+    links to what this environment has: pip would take 15 s of processor time for the same.
     """
-    python = folder / "bin" / "python"
-    if THOROUGH:
-        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        pip(python, "install", f"{wheel}[{extra}]" if extra else str(wheel))
-        return python
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    made: dict[str, Path] = {}
+
+    def python(extras: str = "") -> Path:
+        if extras not in made:
+            folder = tmp_path_factory.mktemp("environment") / "venv"
+            if THOROUGH:
+                subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+                pip(folder / "bin" / "python", "install", f"{wheel}[{extras}]" if extras else str(wheel))
+            else:
+                link(folder, {"pip", *required(f"toolcrib[{extras}]" if extras else "toolcrib")})
+                if extras:
+                    copy(python().parents[1], folder)
+                else:
+                    pip(folder / "bin" / "python", "install", "--no-deps", "--no-index", str(wheel))
+            made[extras] = folder / "bin" / "python"
+        return made[extras]
+
+    return python
+
+
+def link(folder: Path, names: set[str]) -> None:
+    """A virtual environment, where distributions of this one are links."""
+    venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    for name in {"pip", *required("toolcrib", extra)}:
+    for name in names:
         for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
             (packages / top).symlink_to(distribution(name).locate_file(top))
     (folder / "bin" / "pip").write_text(
         '#!/bin/sh\nexec "$(dirname "$0")/python" -m pip "$@"\n', encoding="utf-8"
     )
     (folder / "bin" / "pip").chmod(0o755)
-    pip(python, "install", "--no-deps", "--no-index", str(wheel))
-    return python
 
 
-def required(name: str, extra: str = "") -> set[str]:
+def copy(source: Path, folder: Path) -> None:
+    """Install toolcrib as it is in another environment."""
+    (packages,) = source.glob("lib/python*/site-packages")
+    for path in packages.glob("toolcrib*"):
+        shutil.copytree(path, folder / path.relative_to(source))
+    script = (source / "bin" / "toolcrib").read_text(encoding="utf-8")
+    (folder / "bin" / "toolcrib").write_text(script.replace(str(source), str(folder)), encoding="utf-8")
+    (folder / "bin" / "toolcrib").chmod(0o755)
+
+
+def required(requirement: str) -> set[str]:
     """The distributions that one requires, and those that they require, without itself."""
     found: set[str] = set()
-    waiting = [Requirement(f"{name}[{extra}]" if extra else name)]
+    waiting = [Requirement(requirement)]
     while waiting:
         above = waiting.pop()
         for text in distribution(above.name).requires or ():
@@ -86,7 +106,7 @@ def required(name: str, extra: str = "") -> set[str]:
 
 @pytest.fixture(scope="session")
 def command_of(tmp_path_factory):
-    """Gives the folder of the command `toolcrib` of an environment, which need not import anything (`forking.py`)."""
+    """Gives a folder with the commands of an environment, which need not import anything (`forking.py`)."""
     with ExitStack() as stack:
         started: dict[Path, Path] = {}
 
@@ -103,11 +123,11 @@ def command_of(tmp_path_factory):
 
 
 @pytest.fixture
-def page_environment(request, root, tmp_path, command_of):
+def page_environment(request, root, tmp_path, python_with, command_of):
     """The variables of a newcomer's shell; what a page installs is removed after it."""
     page = (root / request.getfixturevalue("name")).read_text(encoding="utf-8")
-    wants_mcp = "$ pip install 'toolcrib[mcp]'" in page
-    python = request.getfixturevalue("python_with_mcp" if wants_mcp else "clean_python")
+    wanted = EXTRAS.search(page)
+    python = python_with(wanted[1] if wanted else "")
     before = installed(python)
     if "TOOLCRIB_CACHE_DIR" in page:
         # A process that imports the package within two seconds of its installation writes no index, as the process

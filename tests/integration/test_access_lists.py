@@ -67,6 +67,15 @@ async def test_a_redirect_does_not_leave_the_listed_hosts(folder):
                 result = await runtime.call("tool")
                 assert (result.outcome, result.error.code) == (DENIED, "host_not_allowed")
                 assert (server.accepted, target.accepted) == (1, 0)
+                (violation,) = runtime.violations
+                assert (violation.decision.code, violation.decision.place) == (
+                    "host_not_allowed",
+                    "toolcrib.yaml:4",
+                )
+            async with folder(
+                project.replace("{hosts", "{audit: true, hosts"), live(f"{server.origin}/a", more)
+            ) as runtime:
+                assert (await runtime.call("tool")).value == 1
 
 
 SERVER = """

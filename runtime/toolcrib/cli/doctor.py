@@ -182,6 +182,10 @@ def _settings(profile: dict[str, Any]) -> Iterator[Row]:
     for entry in profile["defaults"]:
         value = entry["value"] if isinstance(entry["value"], str) else format_duration(entry["value"])
         yield "defaults", f"{entry['key']}: {value}  ({entry['place']})"
+    access = profile["access"]
+    if access["rules"] or access["lists"] or access["default"] != "allow":
+        parts = [plural(access["rules"], "rule"), *access["lists"], *(["audit"] if access["audit"] else [])]
+        yield "access", f"default {access['default']}; {', '.join(parts)}"
     if profile["egress"]:
         yield "egress", f"allows {', '.join(profile['egress'])}"
     for entry in profile["origins"]:

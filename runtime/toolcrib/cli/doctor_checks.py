@@ -46,6 +46,7 @@ from toolcrib.loading.settings import PROFILE_VARIABLE, Settings, chosen_profile
 from toolcrib.loading.snapshot import LoadedProject
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import check_schema
+from toolcrib.security.access import AccessSettings, read_access
 from toolcrib.security.server_display import display_address
 from toolcrib.security.trust import VARIABLE, Trust, Untrusted
 
@@ -101,6 +102,21 @@ VARIABLES: Mapping[str, str] = {
     "COLUMNS": "sets the width of tables",
 }
 """The environment variables that toolcrib reads -> their effect."""
+
+
+def _access_in_short(access: AccessSettings) -> dict[str, Any]:
+    """What access decides, as far as one line can say it."""
+    lists = [
+        key
+        for key in ("grants", "hosts", "read", "write", "commands", "environment")
+        if getattr(access, key) is not None
+    ]
+    return {
+        "default": access.default,
+        "audit": access.audit,
+        "rules": len(access.rules),
+        "lists": [f"paths.{key}" if key in {"read", "write"} else key for key in lists],
+    }
 
 
 class Checkup:
@@ -295,6 +311,7 @@ class Checkup:
             "defaults": [_told(settings, "defaults", key, value) for key, value in settings.defaults.items()],
             "egress": list(settings.egress),
             "origins": [_told(settings, "origins", key, value) for key, value in settings.origins.items()],
+            "access": _access_in_short(read_access(settings.access)),
             "toolset": settings.toolset or None,
             "toolset_place": settings.places.get("toolset"),
             "switches": [

@@ -52,6 +52,9 @@ class Principal(NamedTuple):
     grants: frozenset[str] = frozenset()
 
 
+HOST_NOT_ALLOWED: Final = "host_not_allowed"
+"""Code of a call whose host no list allows, also if the egress guard finds it."""
+
 ANYONE: Final = Principal()
 """A caller who gave no name."""
 
@@ -74,11 +77,23 @@ class ToolGate:
         paths: Decides by the paths in the arguments, if the tool has any.
         confirmation: The decision of `requires_confirmation`, if the tool has it. It also applies in audit mode.
 
+        contacts: Whether connections of the tool are checked when they are opened, so that a call may still be refused.
+
     Attributes:
         confirmation: As the parameter.
+        contacts: As the parameter.
     """
 
-    __slots__ = ("_capabilities", "_fixed", "_paths", "_plans", "_rules", "_settings", "confirmation")
+    __slots__ = (
+        "_capabilities",
+        "_fixed",
+        "_paths",
+        "_plans",
+        "_rules",
+        "_settings",
+        "confirmation",
+        "contacts",
+    )
 
     def __init__(
         self,
@@ -89,8 +104,10 @@ class ToolGate:
         *,
         paths: Test | None,
         confirmation: AccessDecision | None,
+        contacts: bool,
     ) -> None:
         self.confirmation = confirmation
+        self.contacts = contacts
         self._settings = settings
         self._rules = rules
         self._fixed = fixed
@@ -157,6 +174,11 @@ class ToolGate:
                 if matches is not None and rule.effect == effect
             ]
         return _Plan(_default(self._settings) if fixed is None else fixed, tuple(tests))
+
+    def refused_host(self, message: str) -> AccessDecision:
+        """The decision about a call that was refused when it opened a connection."""
+        place = self._settings.places.get("hosts", "")
+        return AccessDecision("deny", HOST_NOT_ALLOWED, "`hosts`", place, message, "high")
 
     def _ungranted(self, principal: Principal) -> Iterator[AccessDecision]:
         granted = self._settings.grants
@@ -282,7 +304,7 @@ class AccessControl:
         self, settings: AccessSettings, requirements: Callable[[Descriptor], Iterable[Requirements]]
     ) -> None:
         self.settings = settings
-        self.paths = PathAccess(settings.root, settings.read, settings.write)
+        self._paths = PathAccess(settings.root, settings.read, settings.write)
         self._requirements = requirements
         self._by_name: dict[str, list[tuple[int, AccessRule]]] = {}
         self._others: list[tuple[int, AccessRule]] = []
@@ -301,6 +323,16 @@ class AccessControl:
         """Whether the settings allow every call."""
         return self.settings.decides_nothing
 
+    @property
+    def paths(self) -> PathAccess:
+        """The folders in which calls may open files; all of them in audit mode."""
+        return PathAccess(self.settings.root) if self.settings.audit else self._paths
+
+    @property
+    def hosts(self) -> tuple[str, ...] | None:
+        """Patterns of the hosts that connections may be opened to; None for all, also in audit mode."""
+        return None if self.settings.audit else self.settings.hosts
+
     def gate(self, tool: Descriptor) -> ToolGate | None:
         """Compile the gate of a tool; None if access decides nothing about it."""
         if self.decides_nothing and not tool.requires_confirmation:
@@ -317,16 +349,27 @@ class AccessControl:
         settings = self.settings
         rules = [rule for rule in self._rules_of(card.name) if fits_conditions(card, rule.conditions)]
         needs = any(getattr(settings, key) is not None for key in ("hosts", "commands", "environment"))
-        fixed = [*self._unlisted(tool())] if needs else []
+        found = [*self._requirements(tool())] if needs else []
+        fixed = [refusal for each in found for refusal in self.refusals(each)]
+        contacts = settings.hosts is not None and not settings.audit and any(each.hosts for each in found)
         confirmation = _confirmation(tool()) if confirms else None
         capabilities = card.capabilities if settings.grants is not None else ()
         limited = settings.read is not None or settings.write is not None
         marked = path_arguments(tool().input_schema) if limited else ()
         paths = self._path_test(marked) if marked else None
-        if not (rules or fixed or capabilities or paths or confirmation) and settings.default == "allow":
+        decides = rules or fixed or capabilities or paths or confirmation or contacts
+        if not decides and settings.default == "allow":
             return None
         compiled = [(rule, self._matches(rule)) for rule in rules]
-        return ToolGate(settings, compiled, fixed, capabilities, paths=paths, confirmation=confirmation)
+        return ToolGate(
+            settings,
+            compiled,
+            fixed,
+            capabilities,
+            paths=paths,
+            confirmation=confirmation,
+            contacts=contacts,
+        )
 
     def _rules_of(self, name: str) -> Iterator[AccessRule]:
         """The rules that may concern a tool, in their order."""
@@ -344,11 +387,6 @@ class AccessControl:
             self._matchers[key] = compile_matcher(rule.conditions["args"], []).test
         return self._matchers[key]
 
-    def _unlisted(self, tool: Descriptor) -> Iterator[AccessDecision]:
-        """Denials of what a tool uses outside the program and no list allows."""
-        for requirements in self._requirements(tool):
-            yield from self.refusals(requirements)
-
     def refusals(self, requirements: Requirements) -> Iterator[AccessDecision]:
         """Denials of hosts, programs and variables that no list allows."""
         settings = self.settings
@@ -356,7 +394,7 @@ class AccessControl:
             for host in requirements.hosts:
                 if not _is_listed_host(host, settings.hosts):
                     yield self._refused(
-                        "host_not_allowed", "hosts", f"it contacts `{host}`, which `hosts` does not list"
+                        HOST_NOT_ALLOWED, "hosts", f"it contacts `{host}`, which `hosts` does not list"
                     )
         for key, cause, names in (
             ("commands", "command_not_allowed", requirements.commands),
@@ -372,14 +410,14 @@ class AccessControl:
         return AccessDecision("deny", cause, f"`{key}`", self.settings.places.get(key, ""), reason, "high")
 
     def _path_test(self, marked: Sequence[PathArgument]) -> Test | None:
-        limited = [argument for argument in marked if self.paths.limits(argument.purpose)]
+        limited = [argument for argument in marked if self._paths.limits(argument.purpose)]
         if not limited:
             return None
 
         def test(arguments: Mapping[str, JSON]) -> AccessDecision | None:
             for argument in limited:
                 for path in argument.texts(arguments):
-                    why = self.paths.why_refused(path, argument.purpose)
+                    why = self._paths.why_refused(path, argument.purpose)
                     if why:
                         key = f"paths.{argument.purpose}"
                         return self._refused("path_not_allowed", key, f"`{argument.name}` is refused: {why}")

@@ -1192,8 +1192,7 @@ class Engine:
             settings = self.settings if settled else None
             if settings is not None:
                 egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
-            hosts = self.access.settings.hosts
-            self._world = _world_of(egress, origins, hosts)._replace(trust=self.trust)
+            self._world = _world_of(egress, origins, self.access.hosts)._replace(trust=self.trust)
             if self.servers:
                 judge = self.access.judge(self._discovery.judge())
                 self._world = self._world._replace(servers=self.servers, judge=judge)

@@ -53,6 +53,10 @@ def test_doctor_prints_the_decision_as_json(toolcrib):
     assert told["access"]["caller"] == "bot"
 
 
+def test_doctor_shows_the_settings(toolcrib):
+    assert "default allow; 2 rules" in toolcrib("doctor").stdout
+
+
 def test_a_caller_needs_a_tool(toolcrib):
     result = toolcrib("doctor", "--as", "bot")
     assert result.exit_code == 2

@@ -68,6 +68,8 @@ def test_json_says_what_the_table_says_and_where_a_tool_is_from(tools, document)
             "tags": ["talk"],
             "labels": {"team": "words"},
             "annotations": ["destructive", "open_world"],
+            "capabilities": [],
+            "requires": [],
             "arguments": ["text", "times"],
             "deprecated": False,
             "experimental": False,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from toolcrib.core.model import Call, Outcome, Result
+from toolcrib.core.model import Call, Outcome, Result, as_result
 from toolcrib.core.text import canonical
+from toolcrib.engine.access_control import HOST_NOT_ALLOWED
 from toolcrib.engine.middleware.call_failures import without_attempts
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, may_wait, never_waits
 from toolcrib.security.access import AccessDecision, AccessViolation
@@ -30,21 +31,35 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
             return denied(call, decision)
         return needs_approval(call, decision)
 
+    proceed = _recorded(gate, record, call_next) if gate.contacts else call_next
+
     def access(call: Call) -> Awaitable[Answer]:
         decision = decide(call)
         if decision.effect == "allow":
-            return call_next(call)
+            return proceed(call)
         if audit and decision is not confirmation:
             record(violation_of(call, decision, audit=True))
             if confirmation is None:
-                return call_next(call)
+                return proceed(call)
             decision = confirmation
         if decision.effect == "ask" and approve is not None:
-            return approve(call, decision, call_next)
+            return approve(call, decision, proceed)
         return refused(call, decision)
 
     waits = approve is not None and may_wait(approve)
     return access if waits else never_waits(access)
+
+
+def _recorded(gate: ToolGate, record: Callable[[AccessViolation], None], call_next: Link) -> Link:
+    """Record calls that are refused when they open a connection: a redirect may lead to a host that is not listed."""
+
+    async def recorded(call: Call) -> Answer:
+        result = as_result(await call_next(call))
+        if result.error is not None and result.error.code == HOST_NOT_ALLOWED:
+            record(violation_of(call, gate.refused_host(result.error.message)))
+        return result
+
+    return recorded
 
 
 def violation_of(call: Call, decision: AccessDecision, *, audit: bool = False) -> AccessViolation:

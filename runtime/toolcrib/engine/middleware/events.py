@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -105,6 +104,8 @@ def tell(observers: Iterable[Observer], event: Event) -> None:
         try:
             observer(event)
         except Exception:
+            import logging  # noqa: PLC0415 -- slow to import, and observers rarely fail
+
             logging.getLogger("toolcrib").exception("an observer failed")
 
 

@@ -11,10 +11,10 @@ a probability.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 import urllib.request
@@ -96,30 +96,35 @@ def _origin(process: subprocess.Popen[str]) -> str:
 
 
 def _installed(cache: Path) -> Path:
-    """The folder of the npm package below `cache`; installs it if it is missing. Processes that do so together do not meet."""
+    """The folder of the npm package below `cache`; the first process that wants it installs it, and others wait."""
     package = cache / "node_modules" / "@copilotkit" / "aimock"
-    if not package.is_dir():
-        cache.parent.mkdir(exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix="aimock-", dir=cache.parent))
-        npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        home = [] if os.access(Path.home(), os.W_OK) else [f"--cache={made / 'cache'}"]
-        quiet = [*home, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-        subprocess.run(
-            [
-                NODE / "bin" / "node",
-                npm,
-                "install",
-                f"--prefix={made}",
-                *quiet,
-                f"@copilotkit/aimock@{VERSION}",
-            ],
-            check=True,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PATH": os.pathsep.join([str(NODE / "bin"), os.environ.get("PATH", "")])},
-            timeout=300,
-        )
-        try:
-            made.rename(cache)
-        except OSError:
-            shutil.rmtree(made)  # another process was quicker
+    if package.is_dir():
+        return package
+    cache.parent.mkdir(exist_ok=True)
+    with cache.with_name(f"{cache.name}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not package.is_dir():
+            _install(cache)
     return package
+
+
+def _install(cache: Path) -> None:
+    made = Path(tempfile.mkdtemp(prefix="aimock-", dir=cache.parent))
+    npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    home = [] if os.access(Path.home(), os.W_OK) else [f"--cache={made / 'cache'}"]
+    quiet = [*home, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+    subprocess.run(
+        [
+            NODE / "bin" / "node",
+            npm,
+            "install",
+            f"--prefix={made}",
+            *quiet,
+            f"@copilotkit/aimock@{VERSION}",
+        ],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "PATH": os.pathsep.join([str(NODE / "bin"), os.environ.get("PATH", "")])},
+        timeout=300,
+    )
+    made.rename(cache)

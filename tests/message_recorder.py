@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,34 @@ import click
 from toolcrib.core.errors import CallError, DocumentError, Problem, ToolcribError
 from toolcrib.core.model import Failure
 
-FOLDER = Path(__file__).parents[1] / "build" / "messages"
+ROOT = Path(__file__).parents[1]
+
+FOLDER = ROOT / "build" / "messages"
+
+CONSTRUCTORS = (
+    __file__,
+    *(str(ROOT / "runtime" / "toolcrib" / "core" / name) for name in ("model.py", "errors.py")),
+)
+"""The files between a message and the code that wrote it."""
+
+TOOLS = str(ROOT / "packs")
+"""The code of packs, whose messages are not those of the package."""
 
 SEEN: set[tuple[str, str, str]] = set()
 """Kind, code and text of each message."""
 
 
 def note(kind: str, code: object, *texts: object) -> None:
-    SEEN.update((kind, str(code), text) for text in texts if isinstance(text, str) and text)
+    if not written_by_a_tool():
+        SEEN.update((kind, str(code), text) for text in texts if isinstance(text, str) and text)
+
+
+def written_by_a_tool() -> bool:
+    """Whether the code of a pack made the message that is noted."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in CONSTRUCTORS:
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(TOOLS)
 
 
 def pytest_configure() -> None:

@@ -104,12 +104,47 @@ async def test_a_client_that_is_gone_ends_stdio(tmp_path):
         assert await served.ended() == 0
 
 
-async def test_what_a_tool_or_a_child_prints_is_not_taken_for_a_message(tmp_path):
-    async with process(write(tmp_path, BASICS)) as served:
-        served.process.stdin.write(line(request("tools/list")))
-        served.process.stdin.close()
-        assert [answer["id"] for answer in await answers(served)] == [1]
-        assert any("serving 3 tools (3 mock) over stdio" in each for each in served.said)
+PRINTING = """
+import os, subprocess
+import toolcrib
+
+def noise():
+    print("printed", flush=True)
+    os.write(1, b"written\\n")
+    subprocess.run(["echo", "echoed"])
+
+noise()
+
+@toolcrib.tool(worker={worker!r})
+def work() -> str:
+    noise()
+    return "done"
+"""
+
+
+@pytest.mark.parametrize("worker", ["inline", "thread", "process"])
+async def test_what_a_tool_or_a_child_prints_is_not_taken_for_a_message(worker, tmp_path):
+    (tmp_path / "toolcrib.yaml").write_text(
+        "project: p\nsources: [descriptors, {python: printing_source}, {python: printing_hook}]\n"
+    )
+    (tmp_path / "printing_source.py").write_text(PRINTING.format(worker=worker))
+    (tmp_path / "printing_hook.py").write_text(PRINTING.format(worker=worker) + "\n__all__ = []\n")
+    (tmp_path / "descriptors").mkdir()
+    (tmp_path / "descriptors" / "named.tool.yaml").write_text(
+        f"name: named\nmode: python\npython: {{call: 'printing_hook:work', worker: {worker}}}\n"
+    )
+    async with process(env={"TOOLCRIB_TRUST": "all"}, cwd=tmp_path) as served:
+        pipe = served.process.stdin
+        pipe.write(line(request("server/discover")) + line(call("work", 2)) + line(call("named", 3)))
+        told = {
+            (answer := json.loads(await served.process.stdout.readline()))["id"]: answer for _ in range(3)
+        }
+        pipe.close()
+        assert await answers(served) == []
+        assert await served.ended() == 0
+    assert [told[number]["result"]["structuredContent"] for number in (2, 3)] == ["done", "done"]
+    for word in ("printed", "written", "echoed"):
+        assert served.said.count(word) >= 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -20,6 +20,7 @@ from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.session import Unavailable
 from toolcrib.engine.startup import check_offer
 from toolcrib.security.trust import TrustRequest, Untrusted, describe_need
 
@@ -106,7 +107,18 @@ async def _proved(runtime: Runtime) -> Sequence[Problem]:
     from toolcrib.scenarios.self_check import run_self_check  # noqa: PLC0415 -- `--shallow` does not need jsonschema, which is slow to import
 
     async with runtime:
-        return await run_self_check(runtime)
+        return [*_unbound(runtime), *await run_self_check(runtime)]
+
+
+def _unbound(runtime: Runtime) -> Iterator[Problem]:
+    """Yield an error for each tool whose schemas its function provides, and whose function cannot be used."""
+    engine = engine_of(runtime)
+    for tool in engine.incomplete:
+        bound = engine.chain_for(tool).bound
+        # Trust is reported for whole projects.
+        if isinstance(bound, Unavailable) and bound.outcome is not Outcome.DENIED:
+            problem = Problem(code="not_bound", message=bound.reason)
+            yield problem.at(tool.origin.source, tool.origin.line, 1)
 
 
 def _as_text(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:

@@ -16,7 +16,7 @@ from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any, cast
 
-from toolcrib.core.errors import NotReady
+from toolcrib.core.errors import NotReady, did_you_mean
 
 
 class MissingHook(NotReady):
@@ -38,20 +38,44 @@ def load_hook(path: str, place: str, folder: str = "", *, packs: Sequence[str] =
         MissingHook: The hook does not exist, cannot be imported or is not callable.
     """
     folders = [os.path.realpath(each) for each in (*packs, folder) if each]
+    name, _colon, attributes = path.partition(":")
     try:
         with _search_path(folders):
-            import_module(path.partition(":")[0])
-        hook = import_object(path)
-    # Importing a module runs its code.
-    except Exception as error:  # noqa: BLE001 -- third-party code can raise any exception
-        message = f"the hook `{path}` cannot be imported ({type(error).__name__}; {place})"
-        hint = "install it, add it to PYTHONPATH, or put it into the project folder"
+            module = import_module(name)
+    # Importing a module runs its code, which must not end the program either.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- third-party code can raise any exception
+        # Without the text of the exception, which may contain a secret.
+        message = f"the hook `{path}` cannot be imported ({_raised(error, folders)}; {place})"
+        hint = "fix the module"
+        if isinstance(error, ModuleNotFoundError):
+            hint = "install it, add it to PYTHONPATH, or put it into the project folder"
         raise MissingHook(message, hint=hint) from None
     _check_origin(path, place, folders[: len(packs)])
+    _check_folder(path, place, folders[len(packs) :], module)
+    try:
+        hook = reduce(getattr, attributes.split("."), module)
+    except AttributeError:
+        message = f"the module `{name}` of the hook `{path}` does not define `{attributes}` ({place})"
+        hint = did_you_mean(attributes, vars(module)) or "name a function as `package.module:function`"
+        raise MissingHook(message, hint=hint) from None
     if not callable(hook):
         message = f"the hook `{path}` is not a function ({place})"
         raise MissingHook(message, hint="name a function as `package.module:function`")
     return cast("Callable[..., Any]", hook)
+
+
+def _raised(error: BaseException, folders: Sequence[str]) -> str:
+    """The class of an exception, and the line of the project or pack that raised it."""
+    import traceback  # noqa: PLC0415 -- few imports fail
+
+    kind = type(error).__name__
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        kind = f"{kind}: `{error.name}`"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{kind} at {error.filename}:{error.lineno or 1}"
+    frames = [(each.filename, each.lineno) for each in traceback.extract_tb(error.__traceback__)]
+    own = [each for each in frames if each[0].startswith(tuple(f"{folder}{os.sep}" for folder in folders))]
+    return f"{kind} at {own[-1][0]}:{own[-1][1]}" if own else kind
 
 
 def _check_origin(path: str, place: str, packs: Sequence[str]) -> None:
@@ -67,6 +91,38 @@ def _check_origin(path: str, place: str, packs: Sequence[str]) -> None:
     if own is not None and known is not None and own.origin != known.origin:
         message = f"the pack of the hook `{path}` has a module `{name}`, and {known.origin} has the same name ({place})"
         raise MissingHook(message, hint="rename the module of the pack")
+
+
+def _check_folder(path: str, place: str, folders: Sequence[str], module: ModuleType) -> None:
+    """Refuse a module of elsewhere that has the name of one in the project.
+
+    Raises:
+        MissingHook: The name was taken already.
+    """
+    for folder in folders:
+        own = other_file(folder, module)
+        if own:
+            message = f"the module of the hook `{path}` was imported from {module_origin(module)}, not from {own} ({place})"
+            raise MissingHook(message, hint="rename it: another module of this name comes first")
+
+
+def module_file(folder: str, module: str) -> str:
+    """The file of a module below a folder; empty if there is none."""
+    path = os.path.join(folder, *module.split("."))
+    found = (f"{path}.py", os.path.join(path, "__init__.py"))
+    return next((each for each in found if os.path.isfile(each)), "")
+
+
+def module_origin(module: ModuleType) -> str:
+    """The file of an imported module, for messages."""
+    return getattr(module, "__file__", None) or "elsewhere"
+
+
+def other_file(folder: str, module: ModuleType) -> str:
+    """The file that a folder has for the name of a module that was imported from elsewhere; empty if there is none."""
+    own, found = module_file(folder, module.__name__), getattr(module, "__file__", None)
+    same = own and found is not None and os.path.realpath(found) == os.path.realpath(own)
+    return "" if same else own
 
 
 def load_module(name: str, folder: str = "") -> ModuleType:

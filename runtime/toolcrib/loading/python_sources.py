@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from toolcrib.core.errors import Problem, did_you_mean
@@ -77,10 +76,3 @@ def missing_module(source: PythonSource) -> Problem:
         "install it, add it to PYTHONPATH, or put it into the project folder"
     )
     return Problem(code="import_failed", message=f"there is no module `{source.module}`", hint=hint)
-
-
-def file_in(root: str, module: str) -> str:
-    """The file of a module below a folder; empty if there is none."""
-    path = os.path.join(root, *module.split("."))
-    found = (f"{path}.py", os.path.join(path, "__init__.py"))
-    return next((each for each in found if os.path.isfile(each)), "")

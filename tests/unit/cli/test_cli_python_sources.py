@@ -207,6 +207,35 @@ def test_a_tool_that_cannot_be_used_takes_no_other_tool_down(trusted, module, to
     assert toolcrib("call", "find_order", "order=o1").stdout == "o1 is paid\n"
 
 
+def test_a_module_reports_a_missing_package_with_the_way_out(trusted, module, toolcrib):
+    (trusted / f"{module}.py").write_text("import no_such_module_here\n")
+    hint = "hint: install the package that provides `no_such_module_here`, or fix the import"
+    assert hint in toolcrib("validate").output
+
+
+def test_the_missing_extra_is_reported_once_for_a_module(trusted, module, toolcrib, monkeypatch):
+    (trusted / f"{module}.py").write_text(CODE + '\n\n@toolcrib.tool\ndef other() -> int:\n    """D."""\n')
+    monkeypatch.setitem(sys.modules, "docstring_parser", None)
+    done = toolcrib("validate")
+    assert done.output.count("typed tools need the extra `typed`") == 1
+    assert "toolcrib.yaml:2:1: missing_extra" in done.output
+
+
+def test_validate_reports_descriptors_whose_functions_cannot_be_used(trusted, module, toolcrib):
+    (trusted / "descriptors" / "find.tool.yaml").write_text(
+        f'name: find\nmode: python\npython: {{call: "{module}:find_ordr"}}\n---\n'
+        f'name: other\nmode: python\npython: {{call: "{module}:find_order", config: {{a: 1}}}}\n'
+    )
+    done = toolcrib("validate")
+    assert done.exit_code == 1
+    missing = f"find.tool.yaml:1:1: not_bound: the module `{module}` of the hook `{module}:find_ordr` does not define"
+    assert missing in done.output
+    assert "did you mean `find_order`?" in done.output
+    assert "find.tool.yaml:5:1: not_bound: cannot bind `other`" in done.output
+    assert "`config` has no effect" in done.output
+    assert "not_bound" not in toolcrib("validate", "--shallow").output
+
+
 def test_a_module_that_does_not_exist_is_reported_at_the_source(trusted, toolcrib):
     (trusted / "toolcrib.yaml").write_text("project: shop\nsources:\n  - python: no.such_module\n")
     done = toolcrib("validate")

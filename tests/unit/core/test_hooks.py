@@ -96,3 +96,48 @@ def test_a_pack_never_runs_the_module_of_another_one(tmp_path):
         f"{one}/same_name_of_test.py has the same name (b:2)"
     )
     assert load_hook("same_name_of_test:sign", "a:1", packs=[one, two])() == "one"
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_project_never_runs_the_module_of_another_one(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name / "part").mkdir(parents=True)
+        (tmp_path / name / "part" / "same_project_of_test.py").write_text(f"def sign(): return {name!r}\n")
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    assert load_hook("part.same_project_of_test:sign", "a:1", one)() == "one"
+    with pytest.raises(MissingHook) as told:
+        load_hook("part.same_project_of_test:sign", "b:2", two)
+    assert told.value.message == (
+        "the module of the hook `part.same_project_of_test:sign` was imported from "
+        f"{one}/part/same_project_of_test.py, not from {two}/part/same_project_of_test.py (b:2)"
+    )
+    assert told.value.hint.startswith("rename it")
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        (
+            "\nraise ValueError('hunter2')",
+            "cannot be imported (ValueError at {file}:2; a:1)",
+            "fix the module",
+        ),
+        ("raise SystemExit('hunter2')", "cannot be imported (SystemExit at {file}:1; a:1)", "fix the module"),
+        ("x = 1\ny = (", "cannot be imported (SyntaxError at {file}:2; a:1)", "fix the module"),
+        (
+            "import no_such_part",
+            "cannot be imported (ModuleNotFoundError: `no_such_part` at {file}:1; a:1)",
+            "install it, add it to PYTHONPATH, or put it into the project folder",
+        ),
+        ("def sing(): pass", "does not define `sign` (a:1)", "did you mean `sing`?"),
+        ("x = 1", "does not define `sign` (a:1)", "name a function as `package.module:function`"),
+    ],
+)
+@pytest.mark.usefixtures("fresh")
+def test_a_module_that_fails_is_reported_with_its_line_and_without_its_text(text, message, hint, tmp_path):
+    (tmp_path / "failing_hook_of_test.py").write_text(text)
+    with pytest.raises(MissingHook) as told:
+        load_hook("failing_hook_of_test:sign", "a:1", str(tmp_path))
+    assert told.value.message.endswith(message.format(file=tmp_path / "failing_hook_of_test.py"))
+    assert told.value.hint == hint
+    assert "hunter2" not in str(told.value)

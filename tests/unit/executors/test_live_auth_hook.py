@@ -178,7 +178,7 @@ async def test_what_is_returned_is_judged(hook, returned, words):
     ("text", "function", "words"),
     [
         ("sign = 5", "sign", "is not a function"),
-        ("x = 1", "sign", "cannot be imported (AttributeError"),
+        ("raise SystemExit('hunter2')", "sign", "cannot be imported (SystemExit"),
         ("raise RuntimeError('hunter2')", "sign", "cannot be imported (RuntimeError"),
         ("def sign(:", "sign", "cannot be imported (SyntaxError"),
     ],

@@ -440,7 +440,7 @@ def test_a_descriptor_with_its_own_schema_may_name_a_bare_function(tmp_path, mon
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ('python: {call: "shop_tools:nothing"}', "missing_hook", "cannot be imported"),
+        ('python: {call: "shop_tools:nothing"}', "missing_hook", "does not define `nothing`"),
         ('python: {call: "no_such_shop:refund"}', "missing_hook", "cannot be imported"),
         ('python: {call: "shop_tools:number"}', "missing_hook", "is not a function"),
         ('python: {call: "shop_tools:bare"}', "bad_signature", "has no annotation"),
@@ -505,3 +505,42 @@ def test_a_dry_run_calls_nothing():
     first, second = asyncio.run(run())
     assert first == {"call": f"{__name__}:inline", "worker": "inline"}
     assert second["worker"] == "inline"
+
+
+class Leaver(toolcrib.Tool[dict[str, int], int]):
+    """Ends the program."""
+
+    def __init__(self, when: str = "initialise") -> None:
+        self.when = when
+
+    async def initialise(self, config: dict[str, Any]) -> None:
+        if self.when == "initialise":
+            raise SystemExit(5)
+
+    def execute(self, given: dict[str, int]) -> int:
+        raise SystemExit(6)
+
+
+@pytest.mark.parametrize("worker", ["inline", "thread"])
+def test_a_function_that_calls_exit_does_not_end_the_program(worker):
+    @toolcrib.tool(worker=worker)
+    def leave() -> int:
+        raise SystemExit(3)
+
+    result = call(leave)
+    assert (result.outcome, result.error.code) == (Outcome.TOOL_ERROR, "SystemExit")
+    assert result.message == "the function called `sys.exit(3)`"
+
+
+def test_an_asynchronous_function_that_calls_exit_does_not_end_the_program():
+    async def leave() -> int:
+        raise SystemExit("bye")
+
+    assert call(leave).message == "the function called `sys.exit(bye)`"
+
+
+def test_an_instance_that_calls_exit_does_not_end_the_program():
+    failed = call(Leaver())
+    assert (failed.outcome, failed.error.code) == (Outcome.UNAVAILABLE, "initialise_failed")
+    assert failed.message == "cannot initialise `leaver`: the function called `sys.exit(5)`"
+    assert call(Leaver("execute")).error.code == "SystemExit"

@@ -86,9 +86,12 @@ def bare():
 def large(n: int) -> str:
     return "x" * n
 
+def leaving(code: int) -> int:
+    sys.exit(code)
+
 def dying(how: str) -> int:
     if how == "exit":
-        sys.exit(3)
+        os._exit(3)
     os.kill(os.getpid(), signal.SIGKILL)
 
 def hanging(marker: str) -> int:
@@ -473,6 +476,17 @@ def test_a_call_in_flight_when_its_worker_dies_has_an_unknown_outcome(module):
         assert result.error.details["may_have_acted"]
 
 
+def test_a_function_that_ends_the_program_fails_and_its_worker_stays(module):
+    async def calls():
+        async with tools(tool(module, "leaving", OPEN)) as runtime:
+            return [await runtime.call("leaving", {"code": code}) for code in (3, 4)]
+
+    first, second = asyncio.run(calls())
+    assert (first.outcome, first.error.code) == (Outcome.TOOL_ERROR, "SystemExit")
+    assert first.message == "the function called `sys.exit(3)`"
+    assert second.message == "the function called `sys.exit(4)`"
+
+
 def test_a_deadline_ends_the_worker_with_everything_that_it_started(module, tmp_path):
     marker = tmp_path / "marker"
 
@@ -542,7 +556,8 @@ def test_a_worker_gets_secrets_only_from_the_runtime(module, monkeypatch, caplog
 @pytest.mark.parametrize(
     ("code", "schema", "said"),
     [
-        ("raise ImportError('no driver')", "", "ImportError: no driver"),
+        ("raise ImportError('no driver')", "", 'before it was ready:\nTraceback (most recent call last):\n  File "{file}", line 1, in <module>'),
+        ("raise ImportError('no driver')", OPEN, "ImportError: no driver"),
         ("import os; os.write(2, b'bad key hunter22hunter22'); os._exit(7)", OPEN, "exited with code 7 before it was ready:\nbad key ***"),
     ],
 )  # fmt: skip
@@ -559,4 +574,4 @@ def test_a_worker_that_dies_at_import_is_unavailable_with_the_end_of_its_stderr(
 
     result = asyncio.run(calls())
     assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "worker_failed")
-    assert said in result.message
+    assert said.format(file=tmp_path / "broken_worker.py") in result.message

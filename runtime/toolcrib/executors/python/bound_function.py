@@ -76,10 +76,11 @@ class BoundFunction:
             else:
                 result = self._result(await self._answer(call, partial(made.target, *args, **named)))
         except InitialiseFailed as error:
-            text = self._logged(call, cast("Exception", error.__cause__))
+            text = self._logged(call, cast("BaseException", error.__cause__))
             message = f"cannot initialise `{self.tool.name}`: {text}"
             result = Result.failed(Outcome.UNAVAILABLE, message, code="initialise_failed")
-        except Exception as error:  # noqa: BLE001
+        # It must not end the program of its callers either.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             result = failure_of(error) or Result.failed(
                 Outcome.TOOL_ERROR, self._logged(call, error), code=type(error).__name__
             )
@@ -134,14 +135,13 @@ class BoundFunction:
         except UnwritableValue as error:
             return unwritable_result(self.tool.name, str(error))
 
-    def _logged(self, call: Call, error: Exception) -> str:
+    def _logged(self, call: Call, error: BaseException) -> str:
         """Log an exception of the function with its traceback, and return its text without secrets."""
         import logging  # noqa: PLC0415 -- not needed unless there is something to log
 
         logging.getLogger("toolcrib").warning("`%s` raised an exception", call.tool.name, exc_info=error)
-        return (
-            Redactor(call.arguments, call.tool.input_schema).hide_in_text(str(error)) or type(error).__name__
-        )
+        text = Redactor(call.arguments, call.tool.input_schema).hide_in_text(text_of(error))
+        return text or type(error).__name__
 
     def explain(self, call: Call) -> JSON:  # noqa: ARG002 -- the same for all arguments
         """The function, and where it would run."""
@@ -240,6 +240,11 @@ def _from_thread(emit: Callable[[Progress | Partial], None]) -> Callable[[Progre
             loop.call_soon_threadsafe(emit, event)
 
     return emit_later
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an exception of a function; what ended it, if it is not an `Exception`."""
+    return f"the function called `sys.exit({error})`" if isinstance(error, SystemExit) else str(error)
 
 
 def refused_arguments(call: Call, violations: Sequence[Violation]) -> Result:

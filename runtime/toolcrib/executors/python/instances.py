@@ -108,7 +108,8 @@ class ToolInstances:
             made = cast("AnyTool", target(**self._provided) if isinstance(target, type) else target)
             declared = self._config_type
             await _ended(made.initialise(self._config if declared is None else declared.read(self._config)))
-        except Exception as error:
+        # The code is the user's, and must not end the program either.
+        except (Exception, SystemExit) as error:
             raise InitialiseFailed(str(error)) from error
         self._open[id(made)] = made
         # In the same step: a change of the config must not close it before its first call.

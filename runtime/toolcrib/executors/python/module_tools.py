@@ -10,14 +10,14 @@ from types import ModuleType
 from typing import Any
 
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem
-from toolcrib.core.hooks import load_module
+from toolcrib.core.hooks import load_module, module_origin, other_file
 from toolcrib.core.model import NOTHING, Descriptor
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Kinds
 from toolcrib.executors.python.declarations import Tool, declaration_of, is_tool_class
 from toolcrib.executors.python.factories import declared_tool, is_factory
 from toolcrib.executors.python.signatures import place_of
-from toolcrib.loading.python_sources import ModuleTools, PythonSource, file_in, missing_module
+from toolcrib.loading.python_sources import ModuleTools, PythonSource, missing_module
 
 
 def import_tools(source: PythonSource, kinds: Kinds, provided: Mapping[str, Any] = NOTHING) -> ModuleTools:
@@ -49,9 +49,12 @@ def import_tools(source: PythonSource, kinds: Kinds, provided: Mapping[str, Any]
         except ConfigurationError as error:
             file, line = file_and_line(place_of(target))
             problem = Problem(code=error.code, message=error.message, hint=error.hint)
+            if error.code == "missing_extra":
+                # The same for all tools of the module, so one problem is enough.
+                return ModuleTools(problems=(problem.at(*file_and_line(source.place), 1),))
             problems.append(problem.at(file, line, 1))
         # A factory is code of the module.
-        except Exception as error:  # noqa: BLE001
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             file, line = _where(error, source, place_of(target))
             message = f"cannot create the tool `{name}`: {type(error).__name__}: {error}"
             problems.append(Problem(code="import_failed", message=message).at(file, line, 1))
@@ -106,10 +109,10 @@ def _unknown_names(module: ModuleType) -> Iterator[Problem]:
 
 def _shadowed(source: PythonSource, module: ModuleType) -> Problem | None:
     """The problem of a module that came from elsewhere, although the project has a module of this name."""
-    own, found = file_in(source.root, source.module), getattr(module, "__file__", None)
-    if not own or (found is not None and os.path.realpath(found) == os.path.realpath(own)):
+    own = other_file(source.root, module)
+    if not own:
         return None
-    message = f"the module `{source.module}` was imported from {found or 'elsewhere'}, not from {own}"
+    message = f"the module `{source.module}` was imported from {module_origin(module)}, not from {own}"
     hint = "rename it: another module of this name comes first"
     return Problem(code="import_failed", message=message, hint=hint).at(*file_and_line(source.place), 1)
 
@@ -125,7 +128,10 @@ def _import_problem(source: PythonSource, error: BaseException) -> Problem:
     message = (
         f"cannot import `{source.module}` ({source.place}): {type(error).__name__}: {_first_line(error)}"
     )
-    return Problem(code="import_failed", message=message, hint="fix the module").at(file, line, 1)
+    hint = "fix the module"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        hint = f"install the package that provides `{error.name}`, or fix the import"
+    return Problem(code="import_failed", message=message, hint=hint).at(file, line, 1)
 
 
 def _is_part(name: str, module: str) -> bool:

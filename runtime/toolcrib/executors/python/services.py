@@ -114,7 +114,7 @@ def read_secret(secrets: SecretResolver, name: str) -> str:
     return secrets.look_up(variable)
 
 
-def failure_of(error: Exception) -> Result | None:
+def failure_of(error: BaseException) -> Result | None:
     """The result of a call that a service refused; None for any other exception."""
     if isinstance(error, EgressRefused):
         return Result.failed(Outcome.DENIED, f"{error.message}; {error.hint}", code=error.code)

@@ -30,13 +30,15 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib import import_module
+from types import TracebackType
 from typing import Any, NamedTuple, cast
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError, Problem
 from toolcrib.core.hooks import import_object
 from toolcrib.core.model import JSON, CallContext, Partial, Progress, Result, Schema
-from toolcrib.executors.python.bound_function import exhaust, last_value
+from toolcrib.executors.python.bound_function import exhaust, last_value, text_of
 from toolcrib.executors.python.declarations import Implementation, implementation_of, is_asynchronous
 from toolcrib.executors.python.factories import is_factory
 from toolcrib.executors.python.instances import InitialiseFailed, ToolInstances
@@ -255,7 +257,6 @@ class ToolWorker:
     def _start(self, order: WorkerOrder) -> bool:
         self._order = order
         try:
-            # An exception of the import ends this process, and the runtime reports the traceback on stderr.
             self._made = made = _imported(order)
         except ConfigurationError as error:
             hint = f"; {error.hint}" if error.hint else ""
@@ -306,7 +307,7 @@ class ToolWorker:
                 answer = self._loop.run_until_complete(_awaited(answer))
             ended = self._written(answer)
         # The code is the user's, and an asynchronous function may cancel itself.
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001
             ended = _raised(error)
         finally:
             # A shared instance is never given back: it is in use as long as the worker lives.
@@ -325,7 +326,7 @@ class ToolWorker:
                 taken = self._instances.ready or await self._instances.take()
             answer = self._run(prepared, taken)
             return self._written(await answer if inspect.isawaitable(answer) else answer)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 -- as above
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 -- as above
             return _raised(error)
         finally:
             if taken is not None and self._instances is not None and taken is not self._instances.ready:
@@ -407,11 +408,25 @@ class ToolWorker:
 
 
 def _imported(order: WorkerOrder) -> Implementation:
-    target = import_object(order.call)
+    try:
+        target = import_object(order.call)
+    # An exception of the import ends this process, and the runtime reports the traceback on stderr.
+    except Exception as error:  # noqa: BLE001 -- the code is the user's
+        traceback.print_exception(error.with_traceback(_own_frames(error)))
+        raise SystemExit(1) from None
     if is_factory(target):
         message = f"`{order.call}` is a factory, and a worker has none of the objects of the program"
         raise ConfigurationError(message, code="not_importable", hint="remove `worker`")
     return implementation_of(target, untyped=order.schema is not None)
+
+
+def _own_frames(error: Exception) -> TracebackType | None:
+    """The traceback of an import from the first line of the imported code on."""
+    frames = error.__traceback__
+    ours = (__file__, import_object.__code__.co_filename, import_module.__code__.co_filename)
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith((*ours, "<frozen importlib")):
+        frames = frames.tb_next
+    return frames
 
 
 def _called(args: tuple[Any, ...], named: Mapping[str, Any], function: Callable[..., Any]) -> Any:
@@ -437,7 +452,7 @@ def _raised(error: BaseException) -> tuple[Any, ...]:
     if isinstance(error, InitialiseFailed):
         kind, error = "uninitialised", cast("Exception", error.__cause__)
     trace = "".join(traceback.format_exception(error))
-    return kind, type(error).__name__, str(error), trace
+    return kind, type(error).__name__, text_of(error), trace
 
 
 def result_as_json(result: Result) -> list[JSON]:

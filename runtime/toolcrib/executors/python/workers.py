@@ -114,7 +114,8 @@ class MemoryExceeded(WorkerFailure):
     """
 
     def __init__(self, measured: int, limit: int) -> None:
-        used = f"used {format_size(max(measured >> 20, 1) << 20)} of memory, and `limits.memory` is {format_size(limit)}"
+        # Rounded up, so that it is never shown as equal to the limit.
+        used = f"used {format_size(-(-measured >> 20) << 20)} of memory, and `limits.memory` is {format_size(limit)}"
         super().__init__(used, kind="memory_exceeded")
         self.measured = measured
 

@@ -48,10 +48,14 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
     """
     _check(runtime, options)
     with _of_the_extra():
-        from toolcrib.serve.mcp.stdio import serve_stdio as serve  # noqa: PLC0415 -- an extra; slow to import
+        from toolcrib.serve.mcp import stdio  # noqa: PLC0415 -- an extra; slow to import
 
-    async with runtime:
-        await serve(runtime, options, say)
+    # Entering the runtime imports Python sources and hooks, whose code may print.
+    with stdio.StdioPipes.claimed() as pipes:
+        async with runtime:
+            await stdio.serve_stdio(runtime, options, say, pipes)
+    if pipes.error is not None:
+        raise StdoutError(*pipes.error.args)
 
 
 async def serve_http(runtime: Runtime, options: Options, address: ListenAddress, say: Say) -> None:

@@ -31,7 +31,7 @@ from pydantic import ValidationError
 
 from toolcrib.serve.mcp.lifecycle import Shutdown, opening_line
 from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.serve.mcp.options import MOST_BODY, Options, Say, StdoutError
+from toolcrib.serve.mcp.options import MOST_BODY, Options, Say
 from toolcrib.serve.mcp.server import ToolServer, notify_changes
 from toolcrib.serve.mcp.tool_list import EncodedPages
 
@@ -193,22 +193,19 @@ CLOSING: Final = 2.0
 _LISTEN: Final = "subscriptions/listen"
 
 
-async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
+async def serve_stdio(runtime: Runtime, options: Options, say: Say, pipes: StdioPipes) -> None:
     """Serve the client at the other end of stdin and stdout until it disconnects or a signal arrives.
 
     Args:
         runtime: The tools; already entered.
         options: Which tools are served, and how.
         say: Prints a line for the user, on stderr.
-
-    Raises:
-        StdoutError: stdout cannot be written to. A client that disconnects is not an error.
-        OSError: stdin or stdout is closed.
+        pipes: stdin and stdout. If stdout cannot be written to, serving ends, and `pipes.error` has the reason.
     """
     server = ToolServer(runtime, options)
     server.pages = EncodedPages()
     shutdown = Shutdown()
-    with StdioPipes.claimed() as pipes, shutdown.by_signals(), anyio.CancelScope() as scope:
+    with shutdown.by_signals(), anyio.CancelScope() as scope:
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         say(opening_line(runtime, options, "over stdio"))
@@ -223,8 +220,6 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
             group.start_soon(exchange.write, from_server)
             group.start_soon(exchange.read, to_server, shutdown, options.drain, scope)
             await server.sdk.run(from_client, to_client, server.sdk.create_initialization_options())
-    if pipes.error is not None:
-        raise StdoutError(*pipes.error.args)
 
 
 class _Exchange:

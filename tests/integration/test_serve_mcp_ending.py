@@ -144,7 +144,7 @@ async def test_what_a_tool_or_a_child_prints_is_not_taken_for_a_message(worker, 
         assert await served.ended() == 0
     assert [told[number]["result"]["structuredContent"] for number in (2, 3)] == ["done", "done"]
     for word in ("printed", "written", "echoed"):
-        assert served.said.count(word) >= 2
+        assert served.said.count(f"{word}\n") >= 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

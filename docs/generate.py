@@ -616,6 +616,11 @@ FINER_CODES = (
     ),
     ("no_schema", "unavailable", "A type of the Python function has no JSON Schema."),
     ("initialise_failed", "unavailable", "`initialise` of the Python tool raised an exception."),
+    (
+        "SystemExit",
+        "tool_error",
+        "A Python tool called `sys.exit`. Every exception of a Python tool has the name of its class as the code.",
+    ),
     ("import_failed", "unavailable", "The tool may be in a Python source that cannot be imported."),
     (
         "worker_failed",

@@ -186,9 +186,10 @@ def read_result(result: Result, declared: Any) -> Any:
         {"pointer": each.pointer, "keyword": each.keyword, "expected": each.expected}
         for each in report.faults[:MOST]
     ]
+    subject = f"the result of `{result.tool}`" if result.tool else "the result"
     failed = Result.failed(
         Outcome.INVALID_RESULT,
-        f"the result of `{result.tool}` is not a valid `{_name_of(declared)}`:\n" + "\n".join(lines),
+        f"{subject} is not a valid `{_name_of(declared)}`:\n" + "\n".join(lines),
         details={"violations": told, **report.counts()},
         raw_value=seen.hide_in(value),
     )
@@ -248,7 +249,8 @@ def _adapter(declared: Any) -> TypeAdapter[Any]:
 
 def _reason(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else ""
+    # pydantic's own advice follows; it is for models, and longer than the reason.
+    return lines[0].partition(". Set `arbitrary_types_allowed")[0].rstrip(".") if lines else ""
 
 
 def _variables(declared: Any) -> Iterator[TypeVar]:

@@ -233,6 +233,24 @@ def test_a_callable_without_annotations_needs_a_schema():
     assert descriptor_of(f, KINDS).input_schema == schema
 
 
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "object", "properties": {"y": {}, "x": {}}, "required": ["x"]}, "has no parameter `y`"),
+        ({"type": "object", "properties": {"x": {}}}, "requires `x`, and `input_schema` does not"),
+    ],
+)
+def test_the_schema_of_a_callable_has_its_parameters(schema, message):
+    def f(x): ...
+
+    with pytest.raises(DocumentError) as raised:
+        descriptor_of(f, KINDS, {"schema": schema})
+    (problem,) = raised.value.problems
+    assert problem.code == "schema_mismatch"
+    assert problem.message.endswith(message)
+    assert problem.source == __file__
+
+
 class Opaque:
     pass
 

@@ -141,8 +141,8 @@ def generator():
     [
         (asynchronous, "the factory `asynchronous` is asynchronous or a generator"),
         (generator, "the factory `generator` is asynchronous or a generator"),
-        (AskDatabase, "cannot make a factory of a `type`"),
-        (3, "cannot make a factory of a `int`"),
+        (AskDatabase, "cannot make a factory of an object of type `type`"),
+        (3, "cannot make a factory of an object of type `int`"),
     ],
 )
 def test_what_is_no_factory_is_refused(made, message):
@@ -180,7 +180,7 @@ def test_a_factory_returns_a_tool_of_its_name(opened):
     ) as caught:
         opened().add(make)
     assert caught.value.hint == 'write `@toolcrib.factory(name="made")`'
-    with pytest.raises(ConfigurationError, match="cannot make a tool of a `NoneType`"):
+    with pytest.raises(ConfigurationError, match=r"the factory `nothing` returns nothing \("):
         opened().add(nothing)
 
 

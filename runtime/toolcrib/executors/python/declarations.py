@@ -519,7 +519,11 @@ def declaration_of(target: Any) -> ToolDeclaration:
 def _check_kind(target: Any) -> None:
     if is_tool_class(target) or isinstance(target, Tool) or inspect.isroutine(target):
         return
-    what = f"the class `{target.__name__}`" if isinstance(target, type) else f"a `{type(target).__name__}`"
+    what = (
+        f"the class `{target.__name__}`"
+        if isinstance(target, type)
+        else f"an object of type `{type(target).__name__}`"
+    )
     raise ConfigurationError(
         f"cannot make a tool of {what}",
         code="bad_signature",
@@ -569,10 +573,11 @@ def descriptor_of(
     found = implementation_of(target, untyped="schema" in keys)
     block: dict[str, Any] = {"call": call or found.call}
     block |= {key: keys.pop(key) for key in ("config", "worker", "instances") if key in keys}
+    schema = keys.pop("schema", None)
     document: dict[str, Any] = {
         "name": found.name,
         "description": found.description,
-        "input_schema": keys.pop("schema", None) or found.input_schema,
+        "input_schema": schema or found.input_schema,
         "mode": MODE,
         MODE: block,
     }
@@ -581,7 +586,7 @@ def descriptor_of(
     document |= keys
     _check_keys(keys, found.name, found.place)
     made = parsed_document(document, found.place, kinds)
-    wrong = found.block_problems(block)
+    wrong = [*found.block_problems(block), *found.schema_problems(schema)]
     if wrong:
         file, line = file_and_line(found.place)
         raise DocumentError([each.at(file, line, 1) for each in wrong])

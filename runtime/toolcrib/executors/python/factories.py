@@ -69,7 +69,7 @@ def factory(target: Any = None, /, **keys: Any) -> Any:
 
     def declare(given: Any) -> Any:
         if not inspect.isfunction(given):
-            message = f"cannot make a factory of a `{type(given).__name__}`"
+            message = f"cannot make a factory of an object of type `{type(given).__name__}`"
             hint = "decorate a function that returns the tool"
             raise ConfigurationError(message, code="bad_signature", hint=hint)
         if inspect.iscoroutinefunction(given) or is_generator(given):
@@ -100,7 +100,10 @@ def created_tool(target: Callable[..., Any], provided: Mapping[str, Any]) -> Dec
     """
     name, place = target.__name__, place_of(target)
     needed = dependencies_of(target, name, place)
-    made: Declared = target(**chosen_dependencies(needed, provided, name, place))
+    made: Declared | None = target(**chosen_dependencies(needed, provided, name, place))
+    if made is None:
+        message = f"the factory `{name}` returns nothing ({place})"
+        raise ConfigurationError(message, code="bad_signature", hint="return the tool")
     own, expected = declaration_of(made).keys.get("name"), _name_of(target)
     if own not in {None, expected}:
         message = f"the factory `{name}` returns the tool `{own}`, but is declared as `{expected}` ({place})"

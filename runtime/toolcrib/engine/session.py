@@ -133,7 +133,7 @@ class ToolTable:
 
     def forget_chains(self) -> None:
         """Let every table of the runtime build its chains anew; running calls finish on the chain that they started with."""
-        for table in self._family:
+        for table in tuple(self._family):
             table.chains = {}
 
 

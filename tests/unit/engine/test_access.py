@@ -316,3 +316,14 @@ async def test_a_secret_appears_neither_in_the_record_nor_in_the_log(project, ca
     assert result.outcome is DENIED
     assert "canary-4711" not in f"{result.as_json()} {shown} {caplog.text}"
     assert [event for event in events if isinstance(event, AccessViolation)]
+
+
+async def test_a_denial_comes_before_the_cache_and_the_limits(project):
+    tool = "name: far\ninput_schema: {}\nlive: {url: 'https://api.example.com/a'}\nlimits: {rate: 1/1m}\n"
+    opened = project(rules("deny: {tool: far, args: {a: 1}}"), **{"tools.yaml": tool})
+    async with opened() as runtime:
+        layers = engine_of(runtime).chain_for(runtime.registry["far"]).layers
+        assert layers[:5] == ("arguments", "access", "cache", "deadline", "limits")
+        # More calls than the rate allows, none of which waits or spends from it.
+        results = [await runtime.call("far", {"a": 1}) for _ in range(3)]
+        assert [(each.outcome, each.usage.attempts) for each in results] == [(DENIED, 0)] * 3

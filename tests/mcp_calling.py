@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -95,7 +94,7 @@ def over_http(port: int = 0) -> Iterator[str]:
 @contextmanager
 def over_http_from_a_process() -> Iterator[tuple[str, Callable[[], None]]]:
     """The same as a process, which can be killed: its address, and what kills it."""
-    command = [sys.executable, mcp_sdk_server.__file__, "--http"]
+    command = [mcp_sdk_server.PYTHON, mcp_sdk_server.__file__, "--http"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

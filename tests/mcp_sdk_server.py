@@ -49,11 +49,15 @@ FORM: dict[str, Any] = {
 }
 
 
+PYTHON = sys.executable
+"""What runs this script."""
+
+
 def sdk_server(name: str = "sdk", **fields: Any) -> Any:
     """The `Server` that is this script over stdio; `fields` are other fields of it."""
     from toolcrib.core.server_config import Server as Named  # noqa: PLC0415 -- the script itself needs none of it
 
-    return Named(name, command=sys.executable, args=(__file__,), **fields)
+    return Named(name, command=PYTHON, args=(__file__,), **fields)
 
 
 def text(said: str, **more: Any) -> CallToolResult:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
+import mcp_sdk_server
 from mcp_calling import Calling
 from toolcrib import Outcome
 from toolcrib.core.server_config import Server
@@ -87,7 +87,7 @@ GUARD = "Tool 'ask' returned an InputRequiredResult to request client input, but
 @pytest.fixture
 def desk(tmp_path):
     (tmp_path / "desk.py").write_text(DESK)
-    return Server("desk", command=sys.executable, args=(str(tmp_path / "desk.py"),))
+    return Server("desk", command=mcp_sdk_server.PYTHON, args=(str(tmp_path / "desk.py"),))
 
 
 @pytest.fixture
@@ -95,7 +95,9 @@ def raw(tmp_path):
     (tmp_path / "raw.py").write_text(RAW)
 
     def of(*words, **fields):
-        return Server("desk", command=sys.executable, args=(str(tmp_path / "raw.py"), *words), **fields)
+        return Server(
+            "desk", command=mcp_sdk_server.PYTHON, args=(str(tmp_path / "raw.py"), *words), **fields
+        )
 
     return of
 

@@ -165,7 +165,7 @@ class TestPythonFunction(ExecutorContract):
         broken_blocks=[
             {},
             {"call": "textwrap"},
-            {"call": "textwrap:shorten", "worker": "process"},
+            {"call": "textwrap:shorten", "worker": "fork"},
             {"call": "textwrap:shorten", "confg": {}},
         ],
     )

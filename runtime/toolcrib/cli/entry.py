@@ -68,7 +68,7 @@ VERBS: Mapping[str, Verb] = {
         "import_",
         "Import tools of an MCP server, a PromptKit arena or a PromptPack.",
     ),
-    "export": Verb("export", "Export tools and prompts to other formats: a PromptPack."),
+    "export": Verb("export", "Export tools and prompts to other formats: descriptor files, a PromptPack."),
     "stubs": Verb("stubs", "Write a typed Python module for the tools."),
     "serve": Verb("serve", "Serve the tools to other programs."),
     "trust": Verb(

@@ -589,6 +589,26 @@ FINER_CODES = (
     ("exclusive_tools", "denied", "A tool that excludes this one was called (`exclusive`)."),
     ("cooldown", "denied", "The tool was called too recently (`cooldown`)."),
     ("rejected", "denied", "The person who was asked to approve the call rejected it."),
+    ("approval_expired", "denied", "The call was not approved in time (`approvals.expire_after`)."),
+    ("already_answered", "denied", "The approved call was made already."),
+    ("tool_changed", "denied", "The tool has changed since the approval was requested."),
+    (
+        "arguments_unknown",
+        "unavailable",
+        "The arguments of the approved call hold secrets that this process does not know.",
+    ),
+    ("approvals_unusable", "unavailable", "The stored approvals are corrupt, newer or not private."),
+    (
+        "tool_policy",
+        "needs_approval",
+        "`ask` of the policy holds the call; in `details.approval` of a pending call.",
+    ),
+    (
+        "budget_reached",
+        "limit_exceeded",
+        "The call would exceed a budget; `needs_approval` with `on_reach: ask`.",
+    ),
+    ("invalid_amount", "denied", "The amount of the call for a budget is not a finite number of at least 0."),
     ("answer_refused", "denied", "The provider refused the response that requests the call."),
     ("answer_cut_off", "limit_exceeded", "The response that requests the call was cut off."),
     (

@@ -72,6 +72,13 @@ if TYPE_CHECKING:
     from toolcrib.core.server_config import Catalogue, Server
     from toolcrib.core.text import text_for_model
     from toolcrib.core.virtual_clock import VirtualClock
+    from toolcrib.engine.approvals import (
+        ApprovalAnswered,
+        ApprovalError,
+        ApprovalRequested,
+        Approvals,
+        InvalidEdit,
+    )
     from toolcrib.engine.middleware.events import CallFinished, CallProgressed, CallStarted, Event
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.session import Session
@@ -97,6 +104,7 @@ if TYPE_CHECKING:
     from toolcrib.registry.registry import Registry
     from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
     from toolcrib.security.access import AccessDecision, AccessViolation, ViolationLog
+    from toolcrib.security.approvals import Answer, Approval, ApprovalRule, Pending, UnusableApprovals
     from toolcrib.security.tool_policy import ToolPolicy
     from toolcrib.security.trust import Workspace
     from toolcrib.security.trust_needs import Need, make_need
@@ -176,6 +184,14 @@ _HOMES = {
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
     "core.text": ("text_for_model",),
     "security.access": ("AccessViolation", "AccessDecision", "ViolationLog"),
+    "engine.approvals": (
+        "ApprovalAnswered",
+        "ApprovalError",
+        "ApprovalRequested",
+        "Approvals",
+        "InvalidEdit",
+    ),
+    "security.approvals": ("Answer", "Approval", "ApprovalRule", "Pending", "UnusableApprovals"),
     "security.tool_policy": ("ToolPolicy",),
     "security.trust": ("Workspace",),
     "security.trust_needs": ("Need", "make_need"),
@@ -190,7 +206,14 @@ __all__ = [
     "AccessDecision",
     "AccessViolation",
     "Annotations",
+    "Answer",
+    "Approval",
+    "ApprovalAnswered",
+    "ApprovalError",
     "ApprovalNeeded",
+    "ApprovalRequested",
+    "ApprovalRule",
+    "Approvals",
     "BoundTool",
     "Call",
     "CallCancelled",
@@ -222,6 +245,7 @@ __all__ = [
     "Icon",
     "InternalError",
     "InvalidArguments",
+    "InvalidEdit",
     "InvalidResult",
     "Kinds",
     "LimitExceeded",
@@ -232,6 +256,7 @@ __all__ = [
     "Overloaded",
     "Pack",
     "Partial",
+    "Pending",
     "Problem",
     "Progress",
     "Project",
@@ -264,6 +289,7 @@ __all__ = [
     "UnknownMode",
     "UnknownOutcome",
     "UnmatchedMock",
+    "UnusableApprovals",
     "Usage",
     "ViolationLog",
     "VirtualClock",

@@ -17,6 +17,9 @@ OUTSIDE = (
     "core/hooks.py",
     "formats/providers/",
     "frameworks/",
+    "engine/approvals.py",
+    "security/approvals.py",
+    "security/encryption.py",
     "core/model.py",
     "provider/",
 )

@@ -10,6 +10,8 @@ from toolcrib import (
     JSON,
     AccessDecision,
     AccessViolation,
+    ApprovalAnswered,
+    ApprovalRequested,
     Call,
     CallFinished,
     CallNext,
@@ -27,6 +29,7 @@ from toolcrib import (
     Outcome,
     Pack,
     Partial,
+    Pending,
     Problem,
     Progress,
     Registry,
@@ -59,6 +62,8 @@ def watch(event: Event) -> None:
             assert_type(event.update, Progress | Partial)
         case AccessViolation():
             assert_type(event.decision, AccessDecision)
+        case ApprovalRequested() | ApprovalAnswered():
+            assert_type(event.pending, Pending)
         case ToolAppeared() | ToolChanged() | ToolEnabled() | ToolDisabled():
             assert_type(event.tool, Descriptor)
 

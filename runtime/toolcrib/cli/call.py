@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.approvals import TerminalApprover, answer_hint
 from toolcrib.cli.arguments import read_arguments
 from toolcrib.cli.options import (
     ReadOptions,
@@ -23,7 +24,7 @@ from toolcrib.cli.options import (
     tool_argument,
 )
 from toolcrib.cli.output import answer_lines, outline, part_line, print_failure, table
-from toolcrib.cli.trust import warn_idle_variable
+from toolcrib.cli.trust import can_ask, warn_idle_variable
 from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine import engine_of
@@ -83,7 +84,10 @@ def command(
     """
     arguments = read_arguments(words, args_file)
     modes = {name: mode} if mode is not None else {}
-    runtime = open_runtime(reading, modes=modes, seed=seed, passthrough=passthrough)
+    approver = TerminalApprover() if can_ask() else None
+    runtime = open_runtime(reading, modes=modes, seed=seed, passthrough=passthrough, approver=approver)
+    if approver is not None:
+        approver.approvals = runtime.approvals
     print_refusals(runtime)
     with log_exchanges() if verbose else nullcontext():
         result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
@@ -108,6 +112,9 @@ def print_result(result: Result, *, as_json: bool, worded: bool) -> int:
         click.echo(line, color=True)
     if not as_json and result.outcome is not Outcome.OK:
         print_failure(result)
+        hint = answer_hint(result)
+        if hint:
+            click.echo(f"    hint: {hint}", err=True)
         # The user may believe that TOOLCRIB_TRUST has granted this call.
         if result.error is not None and result.error.code == Untrusted.code:
             warn_idle_variable()

@@ -335,10 +335,15 @@ class ApprovalPrompt:
 
     def _asked(self, pending: Pending, *, fulfilled: bool, mocked: bool) -> Answer:
         ways = [*(["y"] if mocked or not fulfilled else []), "N", "result" if fulfilled else "edit"]
+        ways[1:1] = [] if fulfilled else ["session", "always"]
         what = "give its result" if fulfilled else "make the call"
         said = input(f"{what}? [{'/'.join(ways)}] ").strip().casefold()
         if said in {"y", "yes"} and "y" in ways:
             return self._approve(pending, fulfilled=fulfilled)
+        if said and not fulfilled and "session".startswith(said):
+            return Answer.approve(scope="session")
+        if said and not fulfilled and "always".startswith(said):
+            return Answer.approve(scope="always")
         if said and ways[-1].startswith(said):
             question = "the result, as JSON or text: " if fulfilled else "the arguments, as a JSON object: "
             try:

@@ -23,6 +23,7 @@ from toolcrib.registry.catalog import ANNOTATIONS, Card
 
 if TYPE_CHECKING:
     from toolcrib.cli.trust import Consents
+    from toolcrib.core.model import Approver
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.startup import OpenRequest
     from toolcrib.loading.projects import Profile
@@ -294,18 +295,23 @@ def open_runtime(
     passthrough: bool = False,
     consents: Consents | None = None,
     modules: Sequence[str] = (),
+    approver: Approver | None = None,
 ) -> Runtime:
     """Open the runtime that the command line selects. The command reports its problems.
 
     At a terminal, missing trust is asked for when a call needs it, unless `consents` contains the answer. `modules` are
-    Python sources in addition to those of the project.
+    Python sources in addition to those of the project. `approver` asks about calls that need approval.
     """
     from toolcrib.cli.trust import Consents, can_ask  # noqa: PLC0415 -- `--help` and completions need none of these
     from toolcrib.engine.runtime import read_runtime  # noqa: PLC0415 -- as above
 
     asked = _asked_for(reading, paths)._replace(modes=modes, modules=tuple(modules))
     return read_runtime(
-        asked, seed=seed, passthrough=passthrough, ask=(consents or Consents()) if can_ask() else None
+        asked,
+        seed=seed,
+        passthrough=passthrough,
+        ask=(consents or Consents()) if can_ask() else None,
+        approver=approver,
     )
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from toolcrib.core.protocols import CallSession, Files, ToolServices
     from toolcrib.executors.client import ClientCall
+    from toolcrib.security.approvals import Answer, Pending
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 """A JSON value: numbers are finite, strings have no lone surrogates, keys are strings."""
@@ -774,6 +775,10 @@ Client: TypeAlias = "Callable[[ClientCall], Awaitable[JSON | Result]]"
 """A coroutine function that fulfils calls of tools in mode `client`. It returns a JSON value or a Result."""
 
 
+Approver: TypeAlias = "Callable[[Pending], Awaitable[Answer | Mapping[str, Any] | None]]"
+"""A coroutine function that asks a person about a pending call. None leaves the call pending."""
+
+
 class CallContext(NamedTuple):
     """The caller of a call and the session it runs in. All calls of one session and caller share it.
 
@@ -789,6 +794,7 @@ class CallContext(NamedTuple):
         client: Fulfils calls of tools in mode `client`; None if the caller has no client.
         can_wait: Whether layers may await; False if the call is made without an event loop.
         services: The services of the runtime for Python tools; None for all other callees.
+        approver: Asks a person in place if a call needs approval; None if nobody can be asked.
     """
 
     session: CallSession
@@ -802,6 +808,7 @@ class CallContext(NamedTuple):
     client: Client | None = None
     can_wait: bool = True
     services: ToolServices | None = None
+    approver: Approver | None = None
 
     @property
     def http(self) -> httpx.AsyncClient:

@@ -72,6 +72,34 @@ def why_writable_by_others(found: os.stat_result) -> str:
     return "others can write to it" if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else ""
 
 
+def why_not_own(folder: str, *, links: bool = True) -> str:
+    """Return why other users may control a folder; empty if they cannot, or if the folder does not exist.
+
+    Args:
+        folder: Path of the folder. Its parents are not checked.
+        links: Whether it may be a symbolic link of the user.
+
+    Raises:
+        OSError: The folder cannot be inspected.
+    """
+    try:
+        found = os.lstat(folder)
+        if stat.S_ISLNK(found.st_mode):
+            if not links:
+                return "it is a symbolic link"
+            if is_owned_by_other(found):
+                return "it is a symbolic link of another user"
+            found = os.stat(folder)
+    except FileNotFoundError:
+        return ""
+    return why_writable_by_others(found) if stat.S_ISDIR(found.st_mode) else "it is not a folder"
+
+
+def open_regular(path: str, flags: int) -> int:
+    """Open a file without following a link and without waiting for the writer of a FIFO: the `opener` of `open`."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+
+
 def is_owned_by_other(found: os.stat_result) -> bool:
     """Whether a folder, file or link belongs to another user."""
     # The effective user counts, because files are opened with its rights.

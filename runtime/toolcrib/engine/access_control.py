@@ -120,6 +120,12 @@ class ToolGate:
         """Whether decisions are only recorded."""
         return self._settings.audit
 
+    @property
+    def asks(self) -> bool:
+        """Whether a call may need the approval of a person."""
+        rules = any(rule.effect == "ask" for rule, _matches in self._rules)
+        return rules or self.confirmation is not None or self._settings.default == "ask"
+
     def decide(self, call: Call) -> AccessDecision:
         """Decide a call by its caller and its arguments, which must be valid."""
         context = call.context

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import logging
 
     from toolcrib.engine.access_control import ToolGate
+    from toolcrib.loading.budgets import Budget
     from toolcrib.registry.catalog import HiddenReason
     from toolcrib.security.access import AccessViolation
 
@@ -36,6 +37,8 @@ class Binder:
         approve: Asks a person about a call; None if nobody can be asked.
         check: Raises Untrusted if the needs of a tool are not trusted. Called for every tool that is not
             contained.
+        approve: Holds a call that needs approval.
+        budgets: Returns the budgets that count a tool.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class Binder:
         gate: Callable[[Descriptor], ToolGate | None],
         record: Callable[[AccessViolation], None],
         approve: Approve | None = None,
+        budgets: Callable[[Descriptor], Sequence[Budget]] = lambda _tool: (),
     ) -> None:
         self._executors = executors
         self._middleware = middleware
@@ -60,6 +64,7 @@ class Binder:
         self._gate = gate
         self._record = record
         self._approve = approve
+        self._budgets = budgets
         self._shared = SharedState()
 
     def chain(self, tool: Descriptor) -> BoundChain:
@@ -124,6 +129,7 @@ class Binder:
             self._gate(tool),
             self._record,
             self._approve,
+            budgets=self._budgets(tool),
         )
 
     def of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:

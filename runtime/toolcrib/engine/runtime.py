@@ -11,6 +11,7 @@ Runtime.call(name, arguments)
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from collections.abc import (
     AsyncGenerator,
@@ -28,7 +29,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from toolcrib.core.clock import RealClock
+from toolcrib.core.clock import RealClock, parse_duration
 from toolcrib.core.errors import (
     ClosedRuntime,
     ConfigurationError,
@@ -40,6 +41,8 @@ from toolcrib.core.errors import (
 from toolcrib.core.model import (
     JSON,
     NOTHING,
+    Approver,
+    Call,
     CallContext,
     Client,
     Descriptor,
@@ -50,6 +53,7 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.protocols import BoundTool, Clock, Executor, Middleware
 from toolcrib.core.server_config import MODE, Catalogue, Server
+from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.access_control import (
     ANYONE,
     AccessControl,
@@ -91,9 +95,12 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from toolcrib.core.clock import CrossLoopLock
+    from toolcrib.engine.approvals import Approvals
     from toolcrib.engine.discovery import Discovery
+    from toolcrib.engine.middleware.layer import Answer, Link
     from toolcrib.engine.python_modules import PythonModules
     from toolcrib.executors.python.declarations import Declared, ToolKeys
+    from toolcrib.loading.budgets import Budget
     from toolcrib.loading.fingerprints import FileFingerprints
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
@@ -102,7 +109,10 @@ if TYPE_CHECKING:
     from toolcrib.loading.scenarios.model import Scenario
     from toolcrib.loading.settings import Settings
     from toolcrib.registry.catalog import Card, HiddenReason
+    from toolcrib.security.access import AccessDecision
+    from toolcrib.security.approvals import ApprovalStore
     from toolcrib.security.path_access import PathAccess
+    from toolcrib.security.redaction import Redactor
     from toolcrib.security.trust import Consent, TrustRequest
     from toolcrib.servers.environment import NetworkEnvironment
 
@@ -140,6 +150,8 @@ class Runtime:
         passthrough: bool = False,
         client: Client | None = None,
         provide: Mapping[str, Any] = NOTHING,
+        approvals: ApprovalStore | Path | str | None = None,
+        approver: Approver | None = None,
     ) -> None:
         """Create a runtime over a registry. Use `Runtime.open` to read tools from files.
 
@@ -162,6 +174,8 @@ class Runtime:
             client: Fulfils calls of tools in mode `client`, unless the session has its own client.
             provide: Dependencies by name, for the parameters of factories (`toolcrib.factory`) and of the
                 constructors of `Tool` classes.
+            approvals: The store of pending approvals, or its folder (default: in memory).
+            approver: Asks a person in place if a call needs approval, unless the session has its own approver.
 
         Raises:
             ConfigurationError: An entry of `egress` or `origins` is invalid, or `client` is not callable.
@@ -180,6 +194,8 @@ class Runtime:
                 passthrough=passthrough,
                 client=client,
                 provide=provide,
+                approvals=approvals,
+                approver=approver,
             )
         )
 
@@ -209,6 +225,8 @@ class Runtime:
         client: Client | None = None,
         provide: Mapping[str, Any] = NOTHING,
         trust: bool | str | None = None,
+        approvals: ApprovalStore | Path | str | None = None,
+        approver: Approver | None = None,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk. Documents with errors are skipped and reported.
 
@@ -254,6 +272,9 @@ class Runtime:
                 follow the decisions of `toolcrib trust` and `TOOLCRIB_TRUST`, as on the command line. True
                 trusts everything in the paths. False trusts nothing: only mocks run, and other calls end
                 `denied`. A string is the trust hash that `toolcrib trust --dry-run` prints.
+            approvals: The store of pending approvals, or its folder (default: a folder for these paths in the user's
+                state folder, so that approvals survive a restart).
+            approver: Asks a person in place if a call needs approval, unless the session has its own approver.
 
         Raises:
             DocumentError: `strict` is set and the documents have problems.
@@ -290,6 +311,8 @@ class Runtime:
             passthrough=passthrough,
             client=client,
             provide=provide,
+            approvals=approvals,
+            approver=approver,
         )
         if strict and runtime.problems:
             raise DocumentError(runtime.problems)
@@ -348,6 +371,15 @@ class Runtime:
     def violations(self) -> ViolationLog:
         """The calls that access refused; in audit mode, those that it would have refused or asked about."""
         return self._engine.violations
+
+    @property
+    def approvals(self) -> Approvals:
+        """The calls that wait for a person, and standing approvals."""
+        return self._engine.approvals
+
+    def resume(self, id: str) -> Coroutine[Any, Any, Result]:  # noqa: A002 -- matches `Pending.id`
+        """Make an approved call in the default session. See `Session.resume`."""
+        return self._main.resume(id)
 
     def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`.
@@ -409,6 +441,7 @@ class Runtime:
         caller: str = "",
         correlation: str = "",
         client: Client | None = None,
+        approver: Approver | None = None,
     ) -> Session:
         """Create an isolated session, with its own mock state, counters and clock.
 
@@ -428,6 +461,7 @@ class Runtime:
             caller: The agent or program that calls.
             correlation: ID that links the calls to those of other systems.
             client: Fulfils calls of tools in mode `client` (default: the runtime's client).
+            approver: Asks a person in place if a call needs approval (default: the runtime's approver).
 
         Raises:
             ConfigurationError: The toolset is unknown, or `client` is not callable.
@@ -442,6 +476,7 @@ class Runtime:
             caller=caller,
             correlation=correlation,
             client=client,
+            approver=approver,
         )
 
     async def reload(self) -> ReloadReport:
@@ -751,6 +786,8 @@ class Engine:
         client: Client | None = None,
         trust: Trust | None = None,
         provide: Mapping[str, Any] = NOTHING,
+        approvals: ApprovalStore | Path | str | None = None,
+        approver: Approver | None = None,
     ) -> None:
         """Create an engine with the parameters of `Runtime`, plus the loaded project (`stock`) and `trust`.
 
@@ -765,6 +802,7 @@ class Engine:
         self.call_numbers = itertools.count(1)
         self._client = client
         self._provided = provide
+        self._approval_store, self._approver = approvals, approver
         self._given = (stock or LoadedProject(registry))._replace(registry=registry)
         if servers:
             registry, stock = start_over(self._given, servers, self.executors)
@@ -782,6 +820,8 @@ class Engine:
             unmet=self._unmet,
             gate=self._gate,
             record=self._record,
+            approve=self._approve,
+            budgets=self._budgets_of,
         )
         self.violations = ViolationLog()
         self._access: AccessControl | None = None
@@ -799,6 +839,7 @@ class Engine:
         self._followers: list[Callable[[], None]] = []
         self._sources: PythonModules | None = None
         self._switches: list[Rule] = []
+        self._budgets: tuple[Settings, tuple[Budget, ...]] | None = None  # compiled for these settings
         self._changes: dict[str, Descriptor | None] = {}  # the tools that `add` and `remove` gave and took
         self._configs: dict[str, dict[str, JSON]] = {}  # what `configure` set for tools of files
         self._main = self.session(id="main", clock=clock, seed=seed)
@@ -880,6 +921,7 @@ class Engine:
         caller: str = "",
         correlation: str = "",
         client: Client | None = None,
+        approver: Approver | None = None,
     ) -> Session:
         """Create an isolated session; see `Runtime.session`."""
         if toolset is not None:
@@ -894,6 +936,7 @@ class Engine:
             caller=caller,
             correlation=correlation,
             client=self._client if client is None else client,
+            approver=self._approver if approver is None else approver,
         )
 
     def add(
@@ -1197,6 +1240,60 @@ class Engine:
                 judge = self.access.judge(self._discovery.judge())
                 self._world = self._world._replace(servers=self.servers, judge=judge)
         return self._world
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """The calls that wait for a person, and standing approvals."""
+        from toolcrib.engine.approvals import Approvals, default_store, folder_store  # noqa: PLC0415 -- few calls wait for a person
+        from toolcrib.security.approvals import MemoryApprovals  # noqa: PLC0415 -- as above
+
+        store = self._approval_store
+        if store is None:
+            store = MemoryApprovals() if self._asked is None else default_store(self._workspace)
+        elif isinstance(store, str | os.PathLike):
+            store = folder_store(store, in_work_tree=True)
+        return Approvals(self, store)
+
+    @property
+    def _workspace(self) -> str:
+        """The folder of the project, or the paths that were opened: approvals belong to it."""
+        if self._stock.project is not None:
+            return os.path.realpath(self._stock.project.root)
+        paths = () if self._asked is None else self._asked.paths
+        return "\n".join(sorted(map(os.path.realpath, paths))) or os.path.realpath(working_folder() or ".")
+
+    @property
+    def approval_lifetime(self) -> float | None:
+        """Seconds after which a pending approval expires."""
+        from toolcrib.engine.approvals import LIFETIME  # noqa: PLC0415 -- as above
+
+        said = None if self.settings is None else self.settings.approvals.get("expire_after")
+        return LIFETIME if said is None else parse_duration(str(said))
+
+    @property
+    def known_secrets(self) -> Redactor | None:
+        """The secrets that were looked up so far, if any."""
+        return None if self._world is None else self._world.secrets
+
+    async def _approve(self, call: Call, decision: AccessDecision, call_next: Link) -> Answer:
+        """Continue a call that a person has approved; otherwise ask, or return `needs_approval`."""
+        return await self.approvals.approve(call, decision, call_next)
+
+    def decide(self, call: Call) -> AccessDecision | None:
+        """What access decides about a call; None if it decides nothing about the tool."""
+        gate = self._gate(call.tool)
+        return None if gate is None else gate.decide(call)
+
+    def _budgets_of(self, tool: Descriptor) -> Sequence[Budget]:
+        """The budgets that count a tool."""
+        settings = self.settings
+        if settings is None or not settings.budgets:
+            return ()
+        if self._budgets is None or self._budgets[0] is not settings:
+            from toolcrib.loading.budgets import compile_budgets  # noqa: PLC0415 -- few projects have budgets
+
+            self._budgets = settings, compile_budgets(settings.budgets)
+        return tuple(budget for budget in self._budgets[1] if budget.counts(tool.name))
 
     def keeps_state(self, tool: Descriptor) -> bool:
         """Whether calls of a tool depend on earlier calls of their session."""

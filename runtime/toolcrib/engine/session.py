@@ -16,6 +16,7 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import (
     JSON,
     NOTHING,
+    Approver,
     Call,
     CallContext,
     Client,
@@ -44,7 +45,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from toolcrib.engine.access_control import ToolGate
+    from toolcrib.engine.approvals import Approvals
     from toolcrib.engine.runtime import Engine
+    from toolcrib.security.access import AccessDecision
+    from toolcrib.security.approvals import Approval
     from toolcrib.security.path_access import PathAccess
     from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.simulation.store import Store
@@ -193,6 +197,11 @@ class SessionHost(Protocol):
         """The network environment: permitted hosts, origins, secrets."""
         ...
 
+    @property
+    def approvals(self) -> Approvals:
+        """The calls that wait for a person."""
+        ...
+
     async def discover_for(self, name: str) -> None:
         """List the servers, and import the modules, that must be known before a tool can be called."""
         ...
@@ -232,6 +241,7 @@ class Session:
         caller: str,
         correlation: str,
         client: Client | None = None,
+        approver: Approver | None = None,
     ) -> None:
         self.id = id
         self.seed = seed
@@ -251,6 +261,7 @@ class Session:
             correlation=correlation,
             passthrough=runtime.passthrough,
             client=_checked(client),
+            approver=approver,
         )
         self._context_at_once: CallContext | None = None
 
@@ -268,6 +279,11 @@ class Session:
     def paths(self) -> PathAccess:
         """The folders in which calls may read and write files: `session.paths.open(path, "read")`."""
         return self._runtime.paths
+
+    @property
+    def principal(self) -> tuple[str, str]:
+        """The caller and the user of the session's calls."""
+        return self._context.caller, self._context.user
 
     @property
     def correlation(self) -> str:
@@ -345,6 +361,7 @@ class Session:
         grants: AbstractSet[str] = NO_GRANTS,
         client: Client | None = None,
         correlation: str = "",
+        approver: Approver | None = None,
     ) -> Coroutine[Any, Any, Result]:
         """Call a tool and return its result.
 
@@ -366,6 +383,7 @@ class Session:
             client: Fulfils the call if its tool is in mode `client` (default: the session's client).
             correlation: ID of the call in another system, such as a conversation (default: the session's).
                 Executors, clients and observers read it from the call's context.
+            approver: Asks a person in place if the call needs approval (default: the session's approver).
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -373,10 +391,14 @@ class Session:
             asyncio.CancelledError: The caller's task was cancelled.
         """
         if (
-            trace is NOTHING and grants is NO_GRANTS and client is None and not correlation
+            trace is NOTHING
+            and grants is NO_GRANTS
+            and client is None
+            and not correlation
+            and approver is None
         ):  # almost every call
             return self._call(name, arguments, self._context)
-        return self._call(name, arguments, self._context_with(trace, grants, client, correlation))
+        return self._call(name, arguments, self._context_with(trace, grants, client, correlation, approver))
 
     def _context_with(
         self,
@@ -384,6 +406,7 @@ class Session:
         grants: AbstractSet[str] = NO_GRANTS,
         client: Client | None = None,
         correlation: str = "",
+        approver: Approver | None = None,
     ) -> CallContext:
         context = self._context
         return context._replace(
@@ -391,6 +414,7 @@ class Session:
             grants=context.grants.union(grants),
             client=context.client if client is None else _checked(client),
             correlation=correlation or context.correlation,
+            approver=context.approver if approver is None else approver,
         )
 
     def call_at_once(
@@ -452,6 +476,7 @@ class Session:
         grants: AbstractSet[str] = NO_GRANTS,
         client: Client | None = None,
         correlation: str = "",
+        approver: Approver | None = None,
     ) -> AsyncIterator[Progress | Partial | Result]:
         """Call a tool and yield its progress and partial results, then exactly one Result.
 
@@ -470,11 +495,12 @@ class Session:
             grants: Permissions given for this call.
             client: Fulfils the call if its tool is in mode `client` (default: the session's client).
             correlation: ID of the call in another system (default: the session's).
+            approver: Asks a person in place if the call needs approval (default: the session's approver).
         """
         import asyncio  # noqa: PLC0415 -- a call that never waits needs none of it
 
         arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
-        context = self._context_with(trace, grants, client, correlation)
+        context = self._context_with(trace, grants, client, correlation, approver)
         context = context._replace(emit=arrived.put_nowait)
         task = asyncio.ensure_future(self._call(name, arguments, context))
         # The sentinel also ends the loop if the call raises or is cancelled.
@@ -487,6 +513,63 @@ class Session:
             # Wait for the end: the call must have released its connections before the generator is closed.
             task.cancel()
             await asyncio.wait([task])
+
+    @property
+    def approvals(self) -> Approvals:
+        """The approvals of the runtime."""
+        return self._runtime.approvals
+
+    def hold(
+        self, name: str, arguments: dict[str, JSON], decision: AccessDecision, *, correlation: str = ""
+    ) -> Approval | None:
+        """Hold a call that a policy outside of the layers asks a person about; None if it is approved already.
+
+        Args:
+            name: Name of the tool.
+            arguments: The arguments, with defaults and repairs.
+            decision: What asks for approval.
+            correlation: ID of the call in another system.
+
+        Raises:
+            UnusableApprovals: The store of approvals is corrupt, newer than this program, or not private.
+        """
+        tool = self.registry[name]
+        call = Call(tool, arguments, self._context_with(correlation=correlation))
+        approvals = self._runtime.approvals
+        return None if approvals.standing(call, decision) is not None else approvals.hold(call, decision)
+
+    async def resume(self, id: str) -> Result:  # noqa: A002 -- matches `Pending.id`
+        """Make a call that was held and is approved now, with the approved arguments.
+
+        The call keeps its caller, user and correlation, and its arguments are validated and evaluated again. It is made
+        at most once, even if several processes try.
+
+        Example:
+            ```python
+            for pending in session.approvals.pending():
+                result = await session.resume(pending.id)
+            ```
+
+        Args:
+            id: The approval (`Pending.id`).
+
+        Returns:
+            The result of the call. It is `needs_approval` while nobody has answered, and `denied` with the code
+            `rejected`, `approval_expired` or `already_answered` if the call is not made.
+
+        Raises:
+            ApprovalError: The approval is unknown, or belongs to another caller or user.
+            ClosedRuntime: The runtime was closed.
+        """
+        self._runtime.check_open()
+        claimed = self._runtime.approvals.resumed(self, id)
+        if isinstance(claimed, Result):
+            return claimed
+        approval, arguments, grants = claimed
+        context = self._context._replace(
+            caller=approval.caller, user=approval.user, correlation=approval.correlation, grants=grants
+        )
+        return await self._call(approval.tool, arguments, context)
 
     async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
         """Explain what a call would do, without doing it.

@@ -28,8 +28,8 @@ from toolcrib.core.model import JSON, Content, Outcome, Partial, Progress, Resul
 from toolcrib.core.text import text_for_model
 from toolcrib.engine.session import Session
 from toolcrib.frameworks.tool_adapter import ToolAdapter, ToolSelection, event_as_json, text_and_media
-from toolcrib.provider.conversations import Answer
 from toolcrib.schema.dereference import dereference
+from toolcrib.security.approvals import Answer
 
 
 class RuntimeToolSource:

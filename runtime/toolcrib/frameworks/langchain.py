@@ -20,7 +20,7 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, Content, Outcome, Partial, Progress, Result
 from toolcrib.core.text import text_for_model
 from toolcrib.frameworks.tool_adapter import ToolAdapter, event_as_json, text_and_media
-from toolcrib.provider.conversations import Answer
+from toolcrib.security.approvals import Answer
 
 EVENT = "toolcrib"
 """Name of the custom events."""

@@ -13,7 +13,7 @@ from agents.tool_context import ToolContext
 from toolcrib.core.model import JSON, Content, Outcome, Partial, Progress, Result
 from toolcrib.core.text import text_for_model
 from toolcrib.frameworks.tool_adapter import ToolAdapter, event_as_json, text_and_media
-from toolcrib.provider.conversations import Answer
+from toolcrib.security.approvals import Answer
 
 
 def function_tool_of(adapter: ToolAdapter) -> FunctionTool:

@@ -21,7 +21,7 @@ from toolcrib.core.model import JSON, Content, Outcome, Partial, Progress, Resul
 from toolcrib.core.text import text_for_model
 from toolcrib.executors.client import DEFERRED
 from toolcrib.frameworks.tool_adapter import ToolAdapter, ToolSelection, text_and_media
-from toolcrib.provider.conversations import Answer
+from toolcrib.security.approvals import Answer
 
 _RETRIED: Final = frozenset({Outcome.INVALID_ARGUMENTS, Outcome.TOOL_ERROR, Outcome.TIMEOUT})
 # toolcrib validates the arguments. Pydantic AI only has to read an object.

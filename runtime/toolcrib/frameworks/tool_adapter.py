@@ -15,11 +15,11 @@ from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
 from toolcrib.formats.providers import Declaration, declare
-from toolcrib.provider.conversations import Answer, Pending
 from toolcrib.provider.loop.approvals import answer_refusal, planned_call, unreadable_result
 from toolcrib.provider.loop.calls import PlannedCall
 from toolcrib.provider.messages import ToolCall
 from toolcrib.registry.registry import Registry, how_many
+from toolcrib.security.approvals import Answer, Pending
 from toolcrib.security.redaction import redact
 
 T = TypeVar("T")

@@ -7,6 +7,7 @@ import os
 import posixpath
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -122,6 +123,7 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
         *check_limits(said, ""),
         *check_reach(said, ""),
         *check_access(said, ""),
+        *_check_budgets(said, ""),
     ]
     if "profile" in said and profiles is not None and said["profile"] not in profiles:
         problems.append(unknown_name_problem("profile", said["profile"], profiles, "/profile"))
@@ -143,10 +145,19 @@ def _check_profile(said: Mapping[str, Any], pointer: str, profiles: list[str] | 
     yield from check_limits(said, pointer)
     yield from check_reach(said, pointer)
     yield from check_access(said, pointer)
+    yield from _check_budgets(said, pointer)
     for glob in said.get("modes", {}):
         yield from check_tool_glob(glob, f"{pointer}/modes/{pointer_step(glob)}")
     for key in ("disable", "enable"):
         yield from check_tool_globs(said.get(key, ()), f"{pointer}/{key}")
+
+
+def _check_budgets(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
+    if "budgets" in said:
+        # Deferred: most projects have no budgets.
+        from toolcrib.loading.budgets import check_budgets  # noqa: PLC0415
+
+        yield from check_budgets(said, pointer)
 
 
 _CODES = {"profile": "unknown_profile", "toolset": "unknown_toolset"}
@@ -301,6 +312,8 @@ class Profile:
         access: Who may call what, as far as the profile says.
         experimental: `show` or `hide` for experimental tools; empty to keep that of the project.
         deprecated: `show` or `hide` for deprecated tools; empty to keep that of the project.
+        budgets: Name of a budget -> the budget as written, or `off`.
+        approvals: Settings of pending approvals, as written.
     """
 
     name: str
@@ -318,6 +331,8 @@ class Profile:
     access: AccessSettings = NO_ACCESS
     experimental: str = ""
     deprecated: str = ""
+    budgets: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    approvals: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,6 +357,8 @@ class Project:
         access: Who may call what.
         experimental: `show` or `hide` for experimental tools.
         deprecated: `show` or `hide` for deprecated tools.
+        budgets: Name of a budget -> the budget as written.
+        approvals: Settings of pending approvals, as written.
         profile: Name of the default profile; empty for none.
         profiles: The profiles by name.
         fixture: The initial store of tools outside packs.
@@ -367,6 +384,8 @@ class Project:
     access: AccessSettings = NO_ACCESS
     experimental: str = "show"
     deprecated: str = "show"
+    budgets: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    approvals: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
@@ -517,6 +536,8 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         ),
         experimental=said.get("experimental", "show"),
         deprecated=said.get("deprecated", "show"),
+        budgets=MappingProxyType(dict(said.get("budgets", {}))),
+        approvals=MappingProxyType(dict(said.get("approvals", {}))),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry, origin) for name, entry in said.get("profiles", {}).items()}
@@ -550,6 +571,8 @@ def _profile(name: str, said: Mapping[str, Any], origin: Origin) -> Profile:
         ),
         experimental=said.get("experimental", ""),
         deprecated=said.get("deprecated", ""),
+        budgets=MappingProxyType(dict(said.get("budgets", {}))),
+        approvals=MappingProxyType(dict(said.get("approvals", {}))),
     )
 
 
@@ -665,6 +688,11 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
             hides |= {flag: where.of_profile(part, flag) if said == "hide" else ""} if said else {}
     # First, so that `enable` can offer single tools of a hidden kind.
     switches[:0] = [(("*",), False, place, flag) for flag, place in hides.items() if place]
+    budgets = _placed(project.budgets, partial(where.of_project, "budgets"))
+    approvals = dict(project.approvals)
+    for part in project.lineage(profile):
+        budgets |= _placed(part.budgets, partial(where.of_profile, part, "budgets"))
+        approvals |= part.approvals
     known = {each.name: each.tools for each in project.toolsets}
     tools = known.get(toolset, ())
     return Settings(
@@ -682,7 +710,17 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         {name: tuple(server) for name, server in project.servers.items()},
         lock,
         access.as_plain(),
+        {name: budget for name, budget in budgets.items() if isinstance(budget, dict)},
+        approvals,
     )
+
+
+def _placed(budgets: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, Any]:
+    """Add its place to each budget; `off` stays as it is."""
+    return {
+        name: {**budget, "at": place(name)} if isinstance(budget, dict) else budget
+        for name, budget in budgets.items()
+    }
 
 
 class _Places:

@@ -42,6 +42,8 @@ class Settings(NamedTuple):
         servers: Name of an MCP server -> `tuple(server)`, which `Server(*values)` restores.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty if not configured.
         access: Who may call what: `AccessSettings.as_plain`, which `read_access` reads; empty for no limits.
+        budgets: Name of a budget -> the budget as written, and its place as `at`.
+        approvals: Settings of pending approvals, as written.
     """
 
     profile: str
@@ -58,9 +60,11 @@ class Settings(NamedTuple):
     servers: Mapping[str, tuple[Any, ...]] = NOTHING
     lock: str = ""
     access: tuple[Any, ...] = ()
+    budgets: Mapping[str, Mapping[str, JSON]] = NOTHING
+    approvals: Mapping[str, JSON] = NOTHING
 
 
-NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", ())
+NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", (), {}, {})
 """The settings outside projects."""
 
 

@@ -5,17 +5,14 @@ This package imports `engine` and the packages below it; `scenarios`, `serve` an
 
 from toolcrib.provider.config import Config
 from toolcrib.provider.conversations import (
-    Answer,
     CallRecord,
     Conversation,
     JSONLSink,
-    Pending,
     Sink,
     SinkFailed,
     Stop,
     load_transcript,
 )
-from toolcrib.provider.loop.approvals import Claim, FolderClaims
 from toolcrib.provider.loop.timeline import Event, Segment, Timeline, View
 from toolcrib.provider.messages import Message, Reasoning, Text, ToolCall, ToolResult, system, user
 from toolcrib.provider.middleware import ProviderMiddleware
@@ -32,6 +29,7 @@ from toolcrib.provider.models.protocol import (
     TextDelta,
     Tokens,
 )
+from toolcrib.security.approvals import Answer, Claim, FolderClaims, Pending
 from toolcrib.security.tool_policy import ToolPolicy
 
 __all__ = [

@@ -12,11 +12,11 @@ from toolcrib.core.model import JSON, NOTHING, Client, Content
 from toolcrib.core.text import MODEL_LIMIT
 from toolcrib.formats.providers import DIALECTS
 from toolcrib.provider.conversations import Conversation, Sink
-from toolcrib.provider.loop.approvals import Claim
 from toolcrib.provider.loop.calls import LEAST_LIMIT, READ_RESULT
 from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from toolcrib.provider.models.protocol import Prices, Provider
 from toolcrib.registry.registry import Registry
+from toolcrib.security.approvals import Claim
 from toolcrib.security.tool_policy import ToolPolicy, check_policy
 
 CONTENT_LIMIT = 5 * 1024 * 1024

@@ -36,6 +36,7 @@ from toolcrib.provider.data_schema import (
 from toolcrib.provider.loop.timeline import RANKS, TimelinePosition
 from toolcrib.provider.messages import Message, message_form, parse_message, parse_messages, user
 from toolcrib.provider.models.protocol import Tokens
+from toolcrib.security.approvals import Pending
 
 
 class Stop(StrEnum):
@@ -99,108 +100,6 @@ class CallRecord(NamedTuple):
     at: float = 0.0
     states: Mapping[str, JSON] = NOTHING
     attempts: int = 0
-
-
-class Pending(NamedTuple):
-    """A call that waits for a person or a client, with `***` in place of secrets.
-
-    The call is made with the real secrets, even if edited arguments contain `***` in their place.
-
-    Attributes:
-        id: ID of the call.
-        tool: Name of the tool.
-        arguments: Arguments of the call.
-        code: `needs_approval`, `client_tool_deferred`, or the code of a layer.
-        message: Question for the person who decides.
-        details: Facts about the code.
-    """
-
-    id: str
-    tool: str
-    arguments: dict[str, JSON]
-    code: str
-    message: str
-    details: Mapping[str, JSON] = NOTHING
-
-
-class Answer(NamedTuple):
-    """The answer to a pending call.
-
-    In JSON: `{approve: true}`, `{approve: {arguments: {...}}}`, `{reject: reason}`, `{result: value}` or
-    `{error: {code, message}}`. The last two are for a call with the code `client_tool_deferred`: the client
-    has fulfilled it, after asking for the consent that the tool requires (see `details` of the pending call).
-    Rejecting such a call declines it; the `decline_strategy` of the tool defines the result.
-
-    Example:
-        ```python
-        answers = {"call_1": Answer.reject("too expensive")}
-        conversation = await loop.run(conversation, answers)
-        ```
-
-    Attributes:
-        kind: `approve`, `reject`, `result` or `error`.
-        arguments: Arguments that replace those of the model, if any.
-        value: The result of a tool that the client fulfils.
-        code: Error code.
-        message: Reason of the rejection, or error message.
-    """
-
-    kind: str
-    arguments: dict[str, JSON] | None = None
-    value: JSON = None
-    code: str = ""
-    message: str = ""
-
-    @classmethod
-    def approve(cls, arguments: dict[str, JSON] | None = None) -> Answer:
-        """Make the call, with these arguments or those of the model. Edited arguments are validated, too."""
-        return cls("approve", arguments=arguments)
-
-    @classmethod
-    def reject(cls, reason: str = "") -> Answer:
-        """Do not make the call."""
-        return cls("reject", message=reason)
-
-    @classmethod
-    def result(cls, value: JSON) -> Answer:
-        """The client made the call; this is its value."""
-        return cls("result", value=value)
-
-    @classmethod
-    def error(cls, code: str, message: str = "") -> Answer:
-        """The client made the call, and it failed."""
-        return cls("error", code=code, message=message)
-
-    @classmethod
-    def parse(cls, value: Answer | Mapping[str, Any]) -> Answer:
-        """Parse the JSON form of an answer.
-
-        Raises:
-            ConfigurationError: The value is not an answer.
-        """
-        # `rest` must be empty: two decisions about one call are ambiguous.
-        match value:
-            case Answer(kind="approve" | "reject" | "result" | "error"):
-                return value
-            case {"approve": True, **rest} if not rest:
-                return cls.approve()
-            case {"approve": {"arguments": dict(arguments), **more}, **rest} if not (rest or more):
-                return cls.approve(arguments)
-            case {"reject": str(reason), **rest} if not rest:
-                return cls.reject(reason)
-            case {"result": result, **rest} if not rest:
-                return cls.result(result)
-            case {"error": {"code": str(code), **more}, **rest} if code and not (rest or more.keys() - _WHY):
-                if isinstance(why := more.get("message", ""), str):
-                    return cls.error(code, why)
-        raise ConfigurationError(
-            "invalid answer to a pending call",
-            code="invalid_answer",
-            hint='write {"approve": true}, {"approve": {"arguments": {...}}}, {"reject": "why"}, {"result": ...} or {"error": {"code": "..."}}',
-        )
-
-
-_WHY = {"message"}
 
 
 class Conversation(NamedTuple):

@@ -33,8 +33,8 @@ from toolcrib.provider.config import (
     is_free,
     unused_tool_name,
 )
-from toolcrib.provider.conversations import Answer, Conversation, SinkFailed, append_once, new_id
-from toolcrib.provider.loop.approvals import ApprovalGate, check_answers
+from toolcrib.provider.conversations import Conversation, SinkFailed, append_once, new_id
+from toolcrib.provider.loop.approvals import ApprovalGate, check_answers, settle_answers, stored_answers
 from toolcrib.provider.loop.calls import AT_ONCE, CallRunner, ResultReader, yield_to_event_loop
 from toolcrib.provider.loop.policy_enforcer import Rulebook, ToolOffer
 from toolcrib.provider.loop.timeline import Event
@@ -42,6 +42,7 @@ from toolcrib.provider.loop.turn import ConversationTurn, TurnSettings
 from toolcrib.provider.messages import Message, system
 from toolcrib.provider.models.protocol import CheckedResponse, Provider, ProviderError
 from toolcrib.registry.registry import Registry
+from toolcrib.security.approvals import Answer
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 BrokenOff: TypeAlias = Callable[[Sequence[Event], Conversation], None]
@@ -188,9 +189,7 @@ class ProviderMiddleware:
     ) -> AsyncGenerator[Event | Conversation, None]:
         """The loop: yields the events of a turn as they arise, unless nobody hears them, then the conversation."""
         conversation = self._begin(messages)
-        decided = check_answers(conversation, answers)
-        # After all checks: a claim is permanent, so it must not be spent on invalid answers.
-        await self._claim(conversation)
+        decided = await self._decided(conversation, answers)
         gate = ApprovalGate(self._session, self._rulebook)
         turn = ConversationTurn(self._settings, gate, conversation, heard=heard)
         try:
@@ -295,6 +294,19 @@ class ProviderMiddleware:
             )
         check_conversation(conversation)
         return conversation if conversation.id else conversation._replace(id=new_id())
+
+    async def _decided(self, conversation: Conversation, answers: Mapping[str, Any]) -> dict[str, Answer]:
+        """Check, claim and store the answers to the pending calls, with those that calls got elsewhere."""
+        if not conversation.pending:
+            return check_answers(conversation, answers)
+        approvals = self._session.approvals
+        stored = stored_answers(conversation, approvals)
+        given = {**stored, **answers} if stored and isinstance(answers, Mapping) else answers
+        decided = check_answers(conversation, given)
+        # After all checks: a claim is permanent, so it must not be spent on invalid answers.
+        await self._claim(conversation)
+        settle_answers(conversation, decided, stored.keys() - answers.keys(), approvals)
+        return decided
 
     async def _claim(self, conversation: Conversation) -> None:
         """Claim the pending calls, so that no other process answers them as well."""

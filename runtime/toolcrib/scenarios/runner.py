@@ -17,7 +17,7 @@ from toolcrib.core.errors import ConfigurationError, ExpressionError
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Runtime
-from toolcrib.engine.session import Session
+from toolcrib.engine.session import Session, count_phrase
 from toolcrib.loading.scenarios.model import NO_RULES, AdvanceStep, CallStep, ParallelStep, Scenario
 from toolcrib.scenarios.reports import (
     AssertionReport,
@@ -41,8 +41,10 @@ from toolcrib.scenarios.verification import (
     unused_rules,
     verify,
 )
+from toolcrib.security.approvals import Answer, Pending
 
 if TYPE_CHECKING:
+    from toolcrib.expressions import Rendering
     from toolcrib.loading.scenarios.expectations import Golden
     from toolcrib.scenarios.agent_runner import AgentRunner
     from toolcrib.scenarios.run_setup import AgentSetup
@@ -127,6 +129,36 @@ def _report_of(
     )
 
 
+class ScriptedApprover:
+    """The approver of a step: gives its answers in order. `expire` waits until the approval has expired.
+
+    Attributes:
+        left: Number of answers that were not given yet.
+    """
+
+    def __init__(self, answers: Sequence[Rendering], scope: Mapping[str, JSON], session: Session) -> None:
+        self.left = len(answers)
+        self._answers = iter(answers)
+        self._scope = scope
+        self._clock = session.clock
+
+    async def __call__(self, _pending: Pending) -> Answer | None:
+        """Give the next answer; None after the last one, so that the call stays pending."""
+        rendering = next(self._answers, None)
+        if rendering is None:
+            return None
+        self.left -= 1
+        said: Any = rendering.run(self._scope)
+        answer = Answer.parse(said)
+        if answer.kind == "expire" and isinstance(self._clock, VirtualClock):
+            # The approvals end this wait when the approval expires.
+            await self._clock.sleep(_LONGER_THAN_ANY)
+        return answer
+
+
+_LONGER_THAN_ANY = 1_000 * 366 * 86_400.0
+
+
 class _Run:
     """One run: executes its steps, saves their results and logs their calls.
 
@@ -151,6 +183,7 @@ class _Run:
         self.advanced = 0.0
         self.warnings: tuple[ScenarioFailure, ...] = ()
         self._began = session.clock.monotonic()
+        self._approvers: dict[str, ScriptedApprover] = {}
 
     async def run_steps(self) -> bool:
         """Run the steps up to the first that fails. Returns whether all passed."""
@@ -205,13 +238,13 @@ class _Run:
             result = await session.call(step.call, args)
         else:
             args = self._copied(step, args)
-            result = await session.call(step.call, args)
+            result = await session.call(step.call, args, approver=self._approver(step))
             self._report_early(step)
         group = (tuple.__new__(StepEvent, (step, args, result, None)),)
         if step.save_as:
             self._save(step, result)
         # The boolean check is fast; differences are only computed for a failure.
-        if is_expected(expect, result, scope):
+        if is_expected(expect, result, scope) and not self._unused_answers(step):
             self.log.add(group)
             return True
         return self._report(group, scope)
@@ -241,7 +274,25 @@ class _Run:
         call: Callable[..., Awaitable[Result]] = self._session.call
         # `working` keeps virtual time from advancing until the last of the calls has started.
         with self._session.clock.working():
-            return await asyncio.gather(*(call(each.step.call, each.args) for each in begun))
+            return await asyncio.gather(
+                *(call(each.step.call, each.args, approver=self._approver(each.step)) for each in begun)
+            )
+
+    def _approver(self, step: CallStep) -> ScriptedApprover | None:
+        """The approver of a step; None if the step has no answers."""
+        if not step.answers:
+            return None
+        approver = self._approvers[step.pointer] = ScriptedApprover(
+            step.answers, self.scope().copy(), self._session
+        )
+        return approver
+
+    def _unused_answers(self, step: CallStep) -> int:
+        """The number of answers of a step that nobody asked for."""
+        if not step.answers:
+            return 0
+        approver = self._approvers.get(step.pointer)
+        return len(step.answers) if approver is None else approver.left
 
     def _prepare(self, step: CallStep, scope: Mapping[str, JSON]) -> StepEvent:
         """Compute the arguments of a step, or the reason why they cannot be computed."""
@@ -273,6 +324,7 @@ class _Run:
             if step.save_as and result is not None:
                 self._save(step, result)
             good = good and result is not None and is_expected(step.expect, result, scope)
+            good = good and not self._unused_answers(step)
         if good:
             self.log.add(group)
             return True
@@ -291,6 +343,12 @@ class _Run:
     ) -> tuple[list[ScenarioFailure], GoldenChange | None]:
         step, _args, result, _wrong = event
         failures = [] if result is None else [*compare_step(step, result, masked, scope)]
+        unused = 0 if result is None else self._unused_answers(step)
+        if unused:
+            lines = (
+                f"{count_phrase(unused, 'answer')} of the approver not used: the call was not held that often",
+            )
+            failures.append(ScenarioFailure("answers", lines, f"{step.pointer}/answers"))
         if failures and self._scenario.faults:
             failures += fault_notes(self._session, self._scenario, step.call)
         if step.expect.golden is None or masked.outcome is not Outcome.OK:

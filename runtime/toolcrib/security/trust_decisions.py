@@ -20,8 +20,9 @@ from typing import Any, Final, NamedTuple
 from toolcrib.core.user_folders import (
     STATE_VARIABLE,
     find_work_tree,
-    is_owned_by_other,
+    open_regular,
     state_folder,
+    why_not_own,
     why_writable_by_others,
 )
 from toolcrib.security.trust_needs import Need, hash_of
@@ -55,14 +56,17 @@ class Decision(NamedTuple):
     @classmethod
     def of(cls, root: str, kind: str, needs: Sequence[Need], *, when: datetime, how: str) -> Decision:
         """Make a decision on needs, by the current user."""
-        return cls(root, hash_of(needs), tuple(needs), kind, when.isoformat(timespec="seconds"), _who(), how)
+        return cls(
+            root, hash_of(needs), tuple(needs), kind, when.isoformat(timespec="seconds"), current_user(), how
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the decision as a JSON object."""
         return {**self._asdict(), "needs": [each.as_json() for each in self.needs]}
 
 
-def _who() -> str:
+def current_user() -> str:
+    """The names of the user and the machine: `ann@laptop`."""
     try:
         name = getpass.getuser()
     # A user ID without a name is common in containers: OSError since Python 3.13, before it KeyError, or
@@ -181,9 +185,9 @@ class DecisionStore:
         top = find_work_tree(self.folder)
         if top:
             why = f": it is inside the work tree {top}; set {STATE_VARIABLE} to a folder outside of it"
-        elif why_not := _why_not_the_users(state):
+        elif why_not := why_not_own(state):
             why = f" because of the folder {state}: {why_not}"
-        elif why_not := _why_not_the_users(self.folder, links=False):
+        elif why_not := why_not_own(self.folder, links=False):
             why = f": {why_not}"
         else:
             return ""
@@ -192,7 +196,7 @@ class DecisionStore:
     def _read(self, name: str) -> Decision | None:
         path = self._path(name)
         try:
-            with open(path, "rb", opener=_open_regular) as file:
+            with open(path, "rb", opener=open_regular) as file:
                 # The open file, not the path: the path may be replaced between the check and the read.
                 about = os.fstat(file.fileno())
                 why = why_writable_by_others(about) if stat.S_ISREG(about.st_mode) else "it is not a file"
@@ -213,35 +217,6 @@ class DecisionStore:
     def _tell(self, problem: str) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
-
-
-def _why_not_the_users(folder: str, *, links: bool = True) -> str:
-    """Why other users may control a folder; empty if they cannot, or if the folder does not exist.
-
-    Args:
-        folder: Path of the folder. Its parents are not checked.
-        links: Whether it may be a symbolic link of the user.
-
-    Raises:
-        OSError: The folder cannot be inspected.
-    """
-    try:
-        found = os.lstat(folder)
-        if stat.S_ISLNK(found.st_mode):
-            if not links:
-                return "it is a symbolic link"
-            if is_owned_by_other(found):
-                return "it is a symbolic link of another user"
-            found = os.stat(folder)
-    except FileNotFoundError:
-        return ""
-    return why_writable_by_others(found) if stat.S_ISDIR(found.st_mode) else "it is not a folder"
-
-
-def _open_regular(path: str, flags: int) -> int:
-    # Without O_NONBLOCK, opening a FIFO waits for its writer. The store never writes links, so O_NOFOLLOW
-    # refuses them.
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
 
 
 def _parsed(raw: bytes) -> Decision | None:

@@ -10,6 +10,8 @@ from toolcrib import Registry, Result, Runtime, Session
 FACE = {
     "add",
     "aclose",
+    "approvals",
+    "resume",
     "call",
     "call_sync",
     "catalogue",

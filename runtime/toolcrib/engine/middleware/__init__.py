@@ -66,6 +66,14 @@ def _decided(context: LayerContext) -> bool:
     return context.access is not None
 
 
+def _budgeted(context: LayerContext) -> bool:
+    return bool(context.budgets)
+
+
+def _asking(context: LayerContext) -> bool:
+    return any(budget.asks for budget in context.budgets)
+
+
 def _failing(context: LayerContext) -> bool:
     return bool(context.tool.faults)
 
@@ -78,9 +86,13 @@ LAYERS: Final = (
     LayerEntry(USER, _wrapped, outer=True, keeps=True),
     LayerEntry("arguments", trusts=True),  # before `limits`: invalid arguments cost no attempt
     LayerEntry("access", _decided, trusts=True),  # after `arguments`: rules see valid arguments with defaults
+    LayerEntry("approval", _asking),  # outside `deadline`: a person may take longer than the tool
     LayerEntry("cache", _reaching),  # outside `limits`: a cached result needs no slot
     LayerEntry("deadline", _waiting),  # one deadline for the queue and all attempts
     LayerEntry("limits", _reaching),  # outside `retry`: all attempts of a call share one slot
+    LayerEntry(
+        "budget", _budgeted
+    ),  # inside `limits`: a refused call reserves nothing; all attempts are one call
     LayerEntry("retry", _reaching),
     LayerEntry("circuit_breaker", _reaching),  # inside `retry`: counts each attempt
     LayerEntry("results", trusts=True),  # checks every answer, injected ones too

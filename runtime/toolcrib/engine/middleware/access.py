@@ -46,7 +46,7 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
             return approve(call, decision, proceed)
         return refused(call, decision)
 
-    waits = approve is not None and may_wait(approve)
+    waits = gate.asks and approve is not None and may_wait(approve)
     return access if waits else never_waits(access)
 
 

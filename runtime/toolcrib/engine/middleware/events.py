@@ -11,6 +11,7 @@ from toolcrib.engine.middleware.call_failures import attempts_of, cancelled_by_c
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 if TYPE_CHECKING:
+    from toolcrib.engine.approvals import ApprovalAnswered, ApprovalRequested
     from toolcrib.loading.reload import ToolEvent
     from toolcrib.security.access import AccessViolation
 
@@ -41,7 +42,7 @@ class CallFinished(NamedTuple):
     result: Result
 
 
-Event: TypeAlias = "CallStarted | CallProgressed | CallFinished | ToolEvent | AccessViolation"
+Event: TypeAlias = "CallStarted | CallProgressed | CallFinished | ToolEvent | AccessViolation | ApprovalRequested | ApprovalAnswered"
 """What observers receive."""
 
 Observer: TypeAlias = Callable[[Event], None]

@@ -24,6 +24,7 @@ from toolcrib.schema.validation.json_values import DEPTH
 if TYPE_CHECKING:
     from toolcrib.engine.access_control import ToolGate
     from toolcrib.engine.middleware.events import Observers
+    from toolcrib.loading.budgets import Budget
     from toolcrib.security.access import AccessDecision, AccessViolation
 
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class LayerContext(NamedTuple):
         access: Decides about each call; None if access decides nothing about the tool.
         record: Records a call that access refused.
         approve: Asks a person about a call and continues it; None if nobody can be asked.
+        budgets: The budgets that count the tool.
     """
 
     tool: Descriptor
@@ -64,6 +66,7 @@ class LayerContext(NamedTuple):
     access: ToolGate | None = None
     record: Callable[[AccessViolation], None] = lambda _violation: None
     approve: Approve | None = None
+    budgets: Sequence[Budget] = ()
 
     @property
     def reaching(self) -> Reaching:

@@ -70,6 +70,7 @@ class CallStep:
         name: Name of the step, for reports.
         save_as: Name under which later steps can read its result; empty for none.
         expect: The expected result.
+        answers: Answers of the approver, in the order in which it is asked.
         pointer: JSON Pointer into the document.
         written: The arguments as written.
     """
@@ -82,6 +83,7 @@ class CallStep:
     name: str = ""
     save_as: str = ""
     expect: Expectation = ANSWERED
+    answers: tuple[Rendering, ...] = ()
     pointer: str = ""
     written: JSON = None
 

@@ -175,9 +175,18 @@ class StepReader:
             expect=parse_expectation(
                 entry.get("expect", {}), f"{pointer}/expect", self.names, self._run_names, self._problems
             ),
+            answers=tuple(self._answers(entry.get("answers", ()), f"{pointer}/answers")),
             pointer=pointer,
             written=entry.get("args", {}),
         )
+
+    def _answers(self, said: Any, pointer: str) -> Iterator[Rendering]:
+        """The answers of the approver: one, or a list."""
+        entries = [(pointer, said)]
+        if not isinstance(said, dict):
+            entries = [(f"{pointer}/{index}", answer) for index, answer in enumerate(said)]
+        for place, answer in entries:
+            yield compile_value(answer, self.names, self._problems, place)
 
     def _save(self, entry: Mapping[str, Any], pointer: str) -> None:
         name = entry.get("as")
@@ -198,7 +207,7 @@ def _reads(
     entry: Mapping[str, Any], siblings: AbstractSet[str], names: AbstractSet[str], pointer: str
 ) -> Iterator[Problem]:
     """A problem for every text of a parallel call that reads a value saved by a sibling."""
-    parts = {key: value for key, value in entry.items() if key in {"args", "expect"}}
+    parts = {key: value for key, value in entry.items() if key in {"args", "answers", "expect"}}
     for place, text in expression_texts(parts, pointer) if siblings else ():
         for name in sorted(compile_value(text, names, []).names & siblings):
             message = f"`{name}` is saved by a call of the same `parallel`: they start together, so it does not exist yet"

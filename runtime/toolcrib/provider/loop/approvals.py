@@ -1,29 +1,37 @@
 """Calls that are refused or need approval, and the answers to pending calls.
 
 `ApprovalGate` checks the calls of a round. `check_answers` and `planned_call` handle the decisions of people.
-A `Claim` ensures that a suspended conversation is resumed only once, even if several processes try.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from hashlib import sha256
-from pathlib import Path
-from typing import Any, Final, Protocol
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
 
 from toolcrib.core.clock import format_duration, parse_duration
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.model import NOTHING, Client, Descriptor, Outcome, Result
 from toolcrib.core.text import DuplicateKey, NotFinite, decode_json, truncate
+from toolcrib.engine.approvals import (
+    ApprovalError,
+    Approvals,
+    InvalidEdit,
+    approval_permission,
+    as_pending,
+    permission_of,
+)
 from toolcrib.engine.session import Session
 from toolcrib.executors.client import DEFERRED
-from toolcrib.provider.conversations import Answer, Conversation, Pending
+from toolcrib.provider.conversations import Conversation
 from toolcrib.provider.data_schema import kind_of
 from toolcrib.provider.loop.calls import PlannedCall
 from toolcrib.provider.loop.policy_enforcer import CallUsage, Rulebook, ToolOffer
 from toolcrib.provider.messages import ToolCall
 from toolcrib.provider.models.protocol import Finish
+from toolcrib.security.access import AccessDecision
+from toolcrib.security.approvals import Answer, Pending, UnusableApprovals
 
 REFUSED_ANSWER = "answer_refused"
 
@@ -81,14 +89,14 @@ class ApprovalGate:
         if not finish.is_complete:
             return _unfinished(call, finish)
         known = self.offering.knows(call.name)
-        refused = call_usage.judge(call, now, known=known, only=self._only)
+        refused: Result | Pending | None = call_usage.judge(call, now, known=known, only=self._only)
         if refused is None and not known:
             return self._unknown(call.name)
         refused = refused or self._hidden(call.name)
         if refused is None and call.arguments is None:
             return unreadable_result(call)
         if refused is None and self._rulebook.of(call.name).asks:
-            return self._asked(call)
+            refused = self._asked(call)
         if refused is None:
             call_usage.begin(call, now)
         return refused
@@ -104,14 +112,23 @@ class ApprovalGate:
             None if hidden is None else Result.failed(Outcome.UNAVAILABLE, hidden.message, code=hidden.code)
         )
 
-    def _asked(self, call: ToolCall) -> Result | Pending:
-        """Build the pending call for an approval."""
+    def _asked(self, call: ToolCall) -> Result | Pending | None:
+        """Build the pending call for an approval; None if it is approved already."""
         # Check the arguments first: people should not be asked about a call that would fail anyway.
         prepared = self._session.check_arguments(call.name, call.arguments or {})
         if isinstance(prepared, Result):
             return prepared
-        what = f"`{call.name}` requires approval"
-        return Pending(call.id, call.name, prepared, Outcome.NEEDS_APPROVAL.value, what)
+        glob = next(glob for glob in self._rulebook.policy.ask if fnmatchcase(call.name, glob))
+        decision = AccessDecision("ask", "tool_policy", f"ask {glob}", "", "", "medium")
+        try:
+            held = self._session.hold(call.name, prepared, decision, correlation=call.id)
+        except UnusableApprovals as error:
+            why = f"`{call.name}` needs approval, which is not possible: {error.message}"
+            return Result.failed(Outcome.UNAVAILABLE, why, code=error.code)
+        if held is None:
+            return None
+        what, details = f"`{call.name}` requires approval", as_pending(held).details
+        return Pending(call.id, call.name, prepared, Outcome.NEEDS_APPROVAL.value, what, details)
 
 
 def _unfinished(call: ToolCall, finish: Finish) -> Result:
@@ -149,9 +166,71 @@ def _why_no_object(written: str) -> str:
 REJECTED = "rejected"
 
 
-def approval_permission(tool: str) -> frozenset[str]:
-    """The permission that an approval gives to a call."""
-    return frozenset({f"approve:{tool}"})
+def approval_id(pending: Pending) -> str:
+    """The ID of the stored approval of a pending call; empty if it has none."""
+    facts = pending.details.get("approval")
+    id_ = facts.get("id") if isinstance(facts, dict) else None
+    return id_ if isinstance(id_, str) else ""
+
+
+def stored_answers(conversation: Conversation, approvals: Approvals) -> dict[str, Answer]:
+    """The answers that pending calls got elsewhere, such as by `toolcrib approvals`, by ID of the call.
+
+    Raises:
+        UnusableApprovals: The store of approvals is corrupt, newer than this program, or not private.
+    """
+    found: dict[str, Answer] = {}
+    for pending in conversation.pending:
+        approval = approvals.find(approval_id(pending)) if approval_id(pending) else None
+        if approval is None:
+            continue
+        if approval.resolution is not None:
+            found[pending.id] = approval.resolution.answer
+        elif approvals.state(approval) == "expired":
+            found[pending.id] = Answer.expire()
+    return found
+
+
+def settle_answers(
+    conversation: Conversation, answers: Mapping[str, Answer], stored: Collection[str], approvals: Approvals
+) -> None:
+    """Store the answers to pending calls, and claim the calls that are made now.
+
+    Args:
+        conversation: The conversation.
+        answers: The answers, by ID of the call.
+        stored: The IDs of the calls whose answers are stored already.
+        approvals: The approvals of the runtime.
+
+    Raises:
+        ApprovalError: Another process has answered a call meanwhile (`already_answered`).
+        ConfigurationError: Edited arguments are invalid or forbidden; no answer was stored.
+        UnusableApprovals: As `stored_answers`.
+    """
+    ids = {pending.id: approval_id(pending) for pending in conversation.pending}
+    known = {id_: each for id_, each in ids.items() if each and approvals.find(each) is not None}
+    wrong = []
+    for id_, approval in known.items():
+        if id_ not in stored:
+            try:
+                approvals.check(approval, answers[id_])
+            except InvalidEdit as error:
+                wrong.append(f"`{id_}`: {error.message}")
+    if wrong:
+        raise _refused(wrong)
+    for id_, approval in known.items():
+        if id_ not in stored and answers[id_].kind in _DECIDING:
+            approvals.answer(approval, answers[id_])
+    for id_, approval in known.items():
+        if answers[id_].kind == "approve" and not approvals.take(approval):
+            raise ApprovalError(
+                f"the approved call `{id_}` was made already",
+                code="already_answered",
+                hint="continue with the conversation that those answers produced",
+            )
+
+
+_DECIDING = frozenset({"approve", "reject", "expire"})
 
 
 def check_answers(conversation: Conversation, answers: Mapping[str, Any]) -> dict[str, Answer]:
@@ -207,8 +286,15 @@ _FULFILLING = frozenset({"result", "error"})
 """Kinds of answers of a client that fulfilled the call itself."""
 
 
+_REFUSING = frozenset({"reject", "expire"})
+"""Kinds of answers after which a call that needs approval is not made."""
+
+
 def rejection_result(tool: str, answer: Answer) -> Result:
     """Build the result of a rejected call."""
+    if answer.kind == "expire":
+        why = f"`{tool}` was not called: it was not approved in time"
+        return Result.failed(Outcome.DENIED, why, code="approval_expired")
     why = f": {answer.message}" if answer.message else ""
     return Result.failed(Outcome.DENIED, f"`{tool}` was not called{why}", code=REJECTED)
 
@@ -225,7 +311,7 @@ def answer_refusal(call: ToolCall, answer: Answer, pending: Pending, waited: flo
         waited: Seconds since the call started.
     """
     if pending.code != DEFERRED:
-        return rejection_result(call.name, answer) if answer.kind == "reject" else None
+        return rejection_result(call.name, answer) if answer.kind in _REFUSING else None
     timeout = pending.details.get("timeout")
     if answer.kind in _FULFILLING and isinstance(timeout, str) and waited > parse_duration(timeout):
         why = (
@@ -235,79 +321,29 @@ def answer_refusal(call: ToolCall, answer: Answer, pending: Pending, waited: flo
     return None
 
 
-def planned_call(call: ToolCall, answer: Answer) -> PlannedCall:
-    """Plan a call that was approved, fulfilled, or declined by its client."""
-    return PlannedCall(
-        call, approval_permission(call.name), None if answer.kind == "approve" else _given(answer)
-    )
+def planned_call(call: ToolCall, answer: Answer, pending: Pending | None = None) -> PlannedCall:
+    """Plan a call that was approved, fulfilled, or declined by its client.
+
+    Args:
+        call: The call.
+        answer: The answer.
+        pending: The pending call; None if it is not known.
+    """
+    held = "" if pending is None else approval_id(pending)
+    grants = approval_permission(call.name) | ({permission_of(held)} if held else set())
+    return PlannedCall(call, grants, None if answer.kind == "approve" else _given(answer))
 
 
 def _given(answer: Answer) -> Client:
     """Build a client that returns the answer."""
 
     async def give(call: Any) -> Any:
-        if answer.kind == "reject":
-            return call.decline(answer.message)
+        if answer.kind in _REFUSING:
+            return call.decline(
+                answer.message or ("there was no answer in time" if answer.kind == "expire" else "")
+            )
         if answer.kind == "error":
             return Result.failed(Outcome.TOOL_ERROR, answer.message or answer.code, code=answer.code)
         return answer.value
 
     return give
-
-
-class Claim(Protocol):
-    """Decides which process may resume a suspended conversation."""
-
-    async def claim(self, ids: Sequence[str], /) -> bool:
-        """Claim the answered calls, permanently; False if any of them was claimed before.
-
-        It is called after all other checks and before any call is made. An exception aborts the resumption
-        without any effect.
-
-        Args:
-            ids: `<conversation>/<call>@<event>` of each answered call. The IDs are the same for everyone who
-                resumes from the same point, and differ if the call becomes pending again.
-        """
-        ...
-
-
-class FolderClaims:
-    """Claims as files in a folder that threads, processes and machines may share.
-
-    If a process dies between its claim and the calls, they are never made: at most once, not exactly once. If
-    you know that they were not made, delete their files; each file contains the ID that it claims.
-
-    Attributes:
-        path: The folder; the first claim creates it.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    async def claim(self, ids: Sequence[str], /) -> bool:
-        """Create one file per ID; False if one of them exists already.
-
-        Raises:
-            OSError: A file cannot be created; those created so far are removed.
-        """
-        self.path.mkdir(parents=True, exist_ok=True)
-        made: list[Path] = []
-        try:
-            # Sorted: two processes that claim the same calls collide at the first file.
-            for id_ in sorted(ids):
-                place = self.path / sha256(id_.encode("utf-8", "surrogatepass")).hexdigest()
-                _make(place, id_)
-                made.append(place)
-        except OSError as error:
-            for place in made:
-                place.unlink()
-            if isinstance(error, FileExistsError):
-                return False
-            raise
-        return True
-
-
-def _make(place: Path, name: str) -> None:
-    # Mode `x` creates the file exclusively, which is atomic on local file systems and NFSv3 or later.
-    with place.open("x", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(f"{name}\n")

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
 from toolcrib.core.text import part_text, truncate
-from toolcrib.provider.conversations import Answer, CallRecord, Conversation, Pending, Stop
+from toolcrib.provider.conversations import CallRecord, Conversation, Stop
 from toolcrib.provider.loop.approvals import ApprovalGate, answer_refusal, planned_call
 from toolcrib.provider.loop.calls import (
     CallEnd,
@@ -42,6 +42,7 @@ from toolcrib.provider.models.protocol import (
     Tokens,
 )
 from toolcrib.provider.models.scripted import decision_note
+from toolcrib.security.approvals import Answer, Pending
 from toolcrib.security.redaction import CallRedactor, restore_hidden
 from toolcrib.servers.environment import NetworkEnvironment
 
@@ -332,7 +333,7 @@ class ConversationTurn:
             refusal = answer_refusal(made, answer, pending, now - self._records[call.id].at)
             refusal = refusal or self._call_usage.judge_again(made, now)
             if refusal is None:
-                plans.append(planned_call(made, answer))
+                plans.append(planned_call(made, answer, pending))
             else:
                 self._settle(made, refusal)
         return plans

@@ -193,11 +193,15 @@ def _failed(name: str, result: Result, revision: str) -> dict[str, Any]:
         # One line without control characters: the message may quote a remote server.
         why = escape_terminal(" ".join(result.message.split()))
         _log.warning("call %s of `%s` ended `%s`: %s", told["call"], name, result.outcome, why)
-    told["details"] = {
+    details = {
         key: failure.details[key]
         for key in _TOLD
         if key in failure.details and (own or key not in _HIDDEN_DETAILS)
     }
+    told["details"] = details
+    if result.outcome is Outcome.NEEDS_APPROVAL and _approval_of(failure):
+        facts: Any = failure.details["approval"]
+        details["approval"] = {key: facts[key] for key in ("id", "expires") if key in facts}
     # Lone surrogates are valid in `str` and in JSON escapes, but cannot be encoded as UTF-8.
     text = truncate(text.encode(errors="replace").decode(), MOST_TEXT)
     parts = _parts(result.content, revision, text) if own else []
@@ -207,6 +211,8 @@ def _failed(name: str, result: Result, revision: str) -> dict[str, Any]:
 
 def _sentence(outcome: Outcome, failure: Failure, call: str) -> str:
     text = _FINER.get(failure.code, _SENTENCES[outcome])
+    if outcome is Outcome.NEEDS_APPROVAL and (id_ := _approval_of(failure)):
+        return f"{text} ({failure.code}): the approval is `{id_}`; {_how_to_answer(failure, id_)}"
     if outcome is Outcome.INTERNAL:
         return f"{text}, call id {call}"
     if failure.code != outcome.value:
@@ -223,6 +229,23 @@ def _sentence(outcome: Outcome, failure: Failure, call: str) -> str:
     if details.get("may_have_acted") and outcome is not Outcome.UNKNOWN_OUTCOME:
         text += "; it may have acted, so check before calling again"
     return text
+
+
+def _approval_of(failure: Failure) -> str:
+    facts = failure.details.get("approval")
+    id_ = facts.get("id") if isinstance(facts, dict) else None
+    return id_ if isinstance(id_, str) else ""
+
+
+def _how_to_answer(failure: Failure, id_: str) -> str:
+    """How a client that cannot be asked gets its call approved."""
+    facts: Any = failure.details["approval"]
+    if facts.get("kept") == "memory":
+        return "the program that runs this server can approve it; then call again with the same arguments"
+    return (
+        f"the operator of the server can run `toolcrib approvals approve {id_}` in the project folder; "
+        "then call again with the same arguments"
+    )
 
 
 def _is_too_deep(value: JSON, text: str) -> bool:

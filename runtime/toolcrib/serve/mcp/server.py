@@ -29,7 +29,7 @@ from pydantic import ValidationError
 
 from toolcrib import __version__
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.core.model import JSON, NOTHING, Outcome, Partial, Progress, Result
+from toolcrib.core.model import JSON, NOTHING, Approver, Outcome, Partial, Progress, Result
 from toolcrib.engine import engine_of
 from toolcrib.engine.access_control import Principal
 from toolcrib.engine.middleware.arguments import DEPTH
@@ -37,6 +37,7 @@ from toolcrib.engine.session import Session
 from toolcrib.registry.catalog import DENIED
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation.json_values import is_large
+from toolcrib.serve.mcp.approvals import FormApprover, InputRequests, can_elicit
 from toolcrib.serve.mcp.client_sessions import (
     CALLER,
     LONGEST_NAME,
@@ -79,6 +80,8 @@ class CallsInFlight:
         arguments: Mapping[str, JSON] | None,
         trace: Mapping[str, str],
         report: Report | None,
+        *,
+        approver: Approver | None = None,
     ) -> Result:
         """Call a tool.
 
@@ -88,6 +91,7 @@ class CallsInFlight:
             arguments: The client's arguments.
             trace: Trace headers to pass on.
             report: Receives progress; None if the client did not ask for it.
+            approver: Asks the client's user if the call needs approval; None if it cannot.
         """
         if self.ending:
             return _ENDING
@@ -96,9 +100,19 @@ class CallsInFlight:
             at_once = session.call_at_once(name, arguments)
             if at_once is not None:
                 return at_once
-            task = asyncio.ensure_future(session.call(name, arguments, trace=trace))
+            task = asyncio.ensure_future(session.call(name, arguments, trace=trace, approver=approver))
         else:
-            task = asyncio.ensure_future(_watched(session.stream(name, arguments, trace=trace), report))
+            events = session.stream(name, arguments, trace=trace, approver=approver)
+            task = asyncio.ensure_future(_watched(events, report))
+        return await self._ended_by(task)
+
+    async def resume(self, session: Session, approval: str) -> Result:
+        """Make an approved call."""
+        return (
+            _ENDING if self.ending else await self._ended_by(asyncio.ensure_future(session.resume(approval)))
+        )
+
+    async def _ended_by(self, task: asyncio.Task[Result]) -> Result:
         # The SDK cancels the waiting coroutine again and again until it ends. The call runs in a task of its
         # own, so it is cancelled once and can clean up.
         self._begun(task)
@@ -227,6 +241,7 @@ class ToolServer:
         self._connections: dict[Connection, Session] = {}
         self._clients = ClientSessions(runtime, options)
         self._told: set[str] = set()
+        self._inputs = InputRequests(runtime.approvals)
         self._changes = options.watch or bool(runtime.servers)
         self._bus = InMemorySubscriptionBus()
         self._listen = ListenHandler(self._bus)
@@ -305,7 +320,23 @@ class ToolServer:
                 listing = self._listing(ctx)
                 name = listing.named.get(params.name)
         name = name or params.name
-        result = await self._result_of(ctx, listing, name, params.arguments)
+        modern = _is_modern(ctx)
+        answered = (
+            self._inputs.answered(params, _principal_of(ctx), name)
+            if modern and params.request_state
+            else None
+        )
+        approval, problem = ("", "") if answered is None else answered
+        result = await self._result_of(ctx, listing, name, params.arguments, approval)
+        if modern and result.outcome is Outcome.NEEDS_APPROVAL and can_elicit(ctx):
+            # A form that the user closed is not shown again: the client gets the error result.
+            required = (
+                None
+                if answered is not None and not problem
+                else self._inputs.required(result, _principal_of(ctx), problem)
+            )
+            if required is not None:
+                return required
         if result.outcome is Outcome.NOT_FOUND:  # the tool was removed after the lookup above
             raise _unknown(params.name, self._listing(ctx))
         revision = ctx.protocol_version
@@ -318,6 +349,7 @@ class ToolServer:
         listing: ToolListing,
         name: str,
         arguments: Mapping[str, JSON] | None,
+        approval: str = "",
     ) -> Result:
         meta: Mapping[str, Any] = ctx.meta or NOTHING
         report = ctx.session.report_progress if meta.get("progress_token") is not None else None
@@ -327,7 +359,9 @@ class ToolServer:
                     INVALID_PARAMS,
                     f"{META_KEY} needs MCP 2026-07-28: a connection with a handshake has one session",
                 )
-            return await self.calls.run(self._session(ctx), name, arguments, _trace_of(meta), report)
+            approver = FormApprover(ctx) if can_elicit(ctx) else None
+            session = self._session(ctx)
+            return await self.calls.run(session, name, arguments, _trace_of(meta), report, approver=approver)
         principal = _principal_of(ctx)
         if listing.adds(name):
             return _NO_ARGUMENTS if arguments else self._clients.open(principal)
@@ -340,6 +374,8 @@ class ToolServer:
         if isinstance(found, Result):
             return found
         session, arguments = found
+        if approval:
+            return await self.calls.resume(session, approval)
         return await self.calls.run(session, name, arguments, _trace_of(meta), report)
 
     def answers_at_once(self, name: str, arguments: JSON) -> bool:

@@ -22,6 +22,7 @@ from mcp.types import (
     INVALID_REQUEST,
     ErrorData,
     JSONRPCError,
+    JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
@@ -230,6 +231,7 @@ class _Exchange:
         self._server = server
         self._pages = pages
         self._asked: dict[str, str] = {}
+        self._sent: set[str] = set()
         self._settled = asyncio.Event()
 
     async def read(
@@ -251,7 +253,7 @@ class _Exchange:
             scope.deadline = anyio.current_time() + CLOSING
         stopped.cancel()
 
-    async def _parsed(self, line: bytes | OversizedLine) -> JSONRPCRequest | JSONRPCNotification | None:
+    async def _parsed(self, line: bytes | OversizedLine) -> JSONRPCMessage | None:
         if isinstance(line, OversizedLine):
             await self._refuse(INVALID_REQUEST, f"The message exceeds {line.limit} bytes")
             return None
@@ -269,9 +271,11 @@ class _Exchange:
             # `repr`: the ids `1` and `"1"` belong to two requests (JSON-RPC 2.0, 4).
             self._asked[repr(message.id)] = message.method
             return message
-        # The server sends no requests, so a response from the client has no receiver and is dropped.
         if not isinstance(message, JSONRPCNotification):
-            return None
+            # The response to an elicitation. Any other response has no receiver and is dropped.
+            sent = repr(message.id) in self._sent
+            self._sent.discard(repr(message.id))
+            return message if sent else None
         if message.method == "notifications/cancelled":  # a request that is cancelled gets no answer
             self._answered((message.params or {}).get("requestId"))
         return message
@@ -286,7 +290,9 @@ class _Exchange:
                 except ValueError:  # a value that JSON has no form for
                     data = _error(getattr(message, "id", None), INTERNAL_ERROR, "Internal error")
                 await self._pipes.write(self._pages.into(data) + b"\n")
-                if isinstance(message, JSONRPCResponse | JSONRPCError):
+                if isinstance(message, JSONRPCRequest):
+                    self._sent.add(repr(message.id))
+                elif isinstance(message, JSONRPCResponse | JSONRPCError):
                     self._answered(message.id)
 
     async def _refuse(self, number: int, text: str, request: str | int | None = None) -> None:

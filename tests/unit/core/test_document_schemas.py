@@ -17,6 +17,7 @@ from sampling import examples
 from toolcrib.core.schemas import KINDS, KNOWN_MODES, envelope, with_blocks, without_loader_checks
 from toolcrib.executors import Executors
 from toolcrib.executors.mock import MockExecutor
+from toolcrib.executors.python import PythonExecutor
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.editor_schemas import editor_schema
@@ -24,7 +25,7 @@ from toolcrib.loading.sources import parse
 from toolcrib.schema.validation import Validator, check_schema
 
 ROOT = Path(__file__).resolve().parents[3]
-MODES = Executors({"mock": MockExecutor})
+MODES = Executors({"mock": MockExecutor, "python": PythonExecutor})
 
 TREE = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

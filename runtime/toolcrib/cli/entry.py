@@ -74,7 +74,9 @@ VERBS: Mapping[str, Verb] = {
     "trust": Verb(
         "trust", "Trust a project or a pack: let it start programs, contact hosts and read secrets."
     ),
-    "approvals": Verb("approvals", "List and answer the calls that wait for approval."),
+    "approvals": Verb(
+        "approvals", "List and answer the calls that wait for approval, and revoke standing approvals."
+    ),
     "doctor": Verb(
         "doctor", "Show what is installed and active, where each value comes from, and what is wrong."
     ),

@@ -476,13 +476,21 @@ class Approvals:
         """
         return self._simulated.get(id_) or self._store.get(id_)
 
-    def take(self, id_: str) -> bool:
+    def take(self, id_: str, session: CallSession) -> bool:
         """Claim an approved call that is made by other means than `Session.resume`; False if it was claimed before.
+
+        An approval for the session counts from then on.
 
         Raises:
             UnusableApprovals: As `pending`.
         """
-        return self._store_of(id_).take(id_)
+        if not self._store_of(id_).take(id_):
+            return False
+        approval = self.get(id_)
+        if approval.resolution is not None:
+            arguments = approval.resolution.answer.arguments or approval.arguments or approval.shown
+            self._remember(session, approval, approval.resolution.answer, arguments)
+        return True
 
     async def claim(self, ids: Sequence[str], /) -> bool:
         """Claim the pending calls of a conversation: the approvals are a `Claim`, for `Config.claim`."""

@@ -305,7 +305,7 @@ class ProviderMiddleware:
         decided = check_answers(conversation, given)
         # After all checks: a claim is permanent, so it must not be spent on invalid answers.
         await self._claim(conversation)
-        settle_answers(conversation, decided, stored.keys() - answers.keys(), approvals)
+        settle_answers(conversation, decided, stored.keys() - answers.keys(), approvals, self._session)
         return decided
 
     async def _claim(self, conversation: Conversation) -> None:

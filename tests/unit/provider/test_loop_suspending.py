@@ -489,3 +489,27 @@ async def test_a_call_has_one_id_wherever_it_is_told():
     asked.clear()
     await session.call("locate", {})
     assert asked[0].startswith(session.id), "a call of its own has no id but the runtime's"
+
+
+async def test_a_call_that_the_policy_holds_is_answered_elsewhere_too(tmp_path: Path):
+    middleware = loop(Model(asks(REFUND)), ASKING, runtime_of(TOOLS))
+    suspended = await middleware.run("a")
+    facts = suspended.pending[0].details["approval"]
+    assert (facts["code"], facts["rule"], facts["tool"]) == ("tool_policy", "ask refund_*", "refund_order")
+    approvals = middleware._session.approvals
+    approvals.answer(facts["id"], Answer.approve(), by="operator")
+    with pytest.raises(ConfigurationError, match="already answered") as error:
+        await middleware.run(elsewhere(suspended), {"call_1": {"reject": "no"}})
+    assert error.value.code == "already_answered"
+    assert ends(await middleware.run(elsewhere(suspended))) == [OK]
+    with pytest.raises(ConfigurationError) as error:
+        await middleware.run(elsewhere(suspended))
+    assert error.value.code == "already_answered"
+
+
+async def test_an_approval_for_the_session_covers_later_calls_of_the_model():
+    middleware = loop(Model(asks(REFUND), says("Done."), asks(REFUND)), ASKING, runtime_of(TOOLS))
+    suspended = await middleware.run("a")
+    ended = await middleware.run(suspended, {"call_1": {"approve": {"scope": "session"}}})
+    assert ended.stop is Stop.ANSWERED
+    assert (await middleware.run(ended.saying("again"))).stop is Stop.ANSWERED

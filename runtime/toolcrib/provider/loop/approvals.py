@@ -192,7 +192,11 @@ def stored_answers(conversation: Conversation, approvals: Approvals) -> dict[str
 
 
 def settle_answers(
-    conversation: Conversation, answers: Mapping[str, Answer], stored: Collection[str], approvals: Approvals
+    conversation: Conversation,
+    answers: Mapping[str, Answer],
+    stored: Collection[str],
+    approvals: Approvals,
+    session: Session,
 ) -> None:
     """Store the answers to pending calls, and claim the calls that are made now.
 
@@ -201,6 +205,7 @@ def settle_answers(
         answers: The answers, by ID of the call.
         stored: The IDs of the calls whose answers are stored already.
         approvals: The approvals of the runtime.
+        session: The session that makes the calls.
 
     Raises:
         ApprovalError: Another process has answered a call meanwhile (`already_answered`).
@@ -222,7 +227,7 @@ def settle_answers(
         if id_ not in stored and answers[id_].kind in _DECIDING:
             approvals.answer(approval, answers[id_])
     for id_, approval in known.items():
-        if answers[id_].kind == "approve" and not approvals.take(approval):
+        if answers[id_].kind == "approve" and not approvals.take(approval, session):
             raise ApprovalError(
                 f"the approved call `{id_}` was made already",
                 code="already_answered",

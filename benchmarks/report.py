@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import access
+import approvals
 import calls
 import large_values
 import live
@@ -135,6 +136,7 @@ def main() -> int:
         Section("startup", startup.rows()),
         Section("trust", trust.rows()),
         Section("access", access.rows()),
+        Section("approvals", approvals.rows()),
         Section("large_values", large_values.rows()),
     )
     found: list[Row] = []

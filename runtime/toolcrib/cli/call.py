@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext, redirect_stdout
 from typing import Any
 
 import click
@@ -89,7 +89,8 @@ def command(
     if approver is not None:
         approver.approvals = runtime.approvals
     print_refusals(runtime)
-    with log_exchanges() if verbose else nullcontext():
+    # Only the result goes to stdout, whatever the code of a Python tool prints.
+    with redirect_stdout(sys.stderr), log_exchanges() if verbose else nullcontext():
         result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
     # A planned request is printed as it would be sent; other plans have no form of their own and are printed
     # as JSON.

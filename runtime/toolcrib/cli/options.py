@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from fnmatch import fnmatchcase
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -429,7 +431,9 @@ def open_with_servers(
     if names or engine_of(runtime).unimported:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers or Python sources
 
-        asyncio.run(_ask(runtime, names))
+        # stdout belongs to the command, whatever the code of a source prints.
+        with redirect_stdout(sys.stderr):
+            asyncio.run(_ask(runtime, names))
     return runtime
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from typing import Any
 
 import click
@@ -106,8 +108,10 @@ def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iter
 async def _proved(runtime: Runtime) -> Sequence[Problem]:
     from toolcrib.scenarios.self_check import run_self_check  # noqa: PLC0415 -- `--shallow` does not need jsonschema, which is slow to import
 
-    async with runtime:
-        return [*_unbound(runtime), *await run_self_check(runtime)]
+    # stdout is for the report, whatever the code of a Python tool prints.
+    with redirect_stdout(sys.stderr):
+        async with runtime:
+            return [*_unbound(runtime), *await run_self_check(runtime)]
 
 
 def _unbound(runtime: Runtime) -> Iterator[Problem]:

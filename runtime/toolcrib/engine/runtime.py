@@ -1420,7 +1420,7 @@ class Engine:
             return ""
         executor = None if tool.mode is None else self.executors.get(tool.mode)
         if hasattr(executor, "plays_examples"):
-            return "its annotations allow destructive effects"
+            return "the annotations allow destructive effects"
         return f"mode `{tool.mode}` reaches outside this process"
 
     def reaches_out(self, tool: Descriptor) -> bool:

@@ -166,7 +166,7 @@ def test_run_plays_the_examples(trusted, module, toolcrib):
 def test_examples_with_destructive_effects_are_not_played(trusted, module, toolcrib):
     (trusted / f"{module}.py").write_text(CODE.replace('"read_only"', '"idempotent"'))
     done = toolcrib("run")
-    assert "its annotations allow destructive effects" in done.output
+    assert "the annotations allow destructive effects" in done.output
 
 
 @pytest.mark.parametrize(
@@ -234,6 +234,19 @@ def test_validate_reports_descriptors_whose_functions_cannot_be_used(trusted, mo
     assert "find.tool.yaml:5:1: not_bound: cannot bind `other`" in done.output
     assert "`config` has no effect" in done.output
     assert "not_bound" not in toolcrib("validate", "--shallow").output
+
+
+def test_what_the_code_prints_goes_to_stderr(trusted, module, toolcrib):
+    printing = "    print('printed in a call')\n    return f"
+    code = "print('printed in an import')\n" + CODE.replace("    return f", printing)
+    (trusted / f"{module}.py").write_text(code)
+    called = toolcrib("call", "find_order", "order=o1")
+    assert called.stdout == "o1 is paid\n"
+    assert "printed in a call" in called.stderr
+    sys.modules.pop(module)
+    validated = toolcrib("validate", "--json")
+    assert json.loads(validated.stdout)["errors"] == 0
+    assert "printed in an import" in validated.stderr
 
 
 def test_a_module_that_does_not_exist_is_reported_at_the_source(trusted, toolcrib):

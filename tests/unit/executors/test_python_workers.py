@@ -575,3 +575,16 @@ def test_a_worker_that_dies_at_import_is_unavailable_with_the_end_of_its_stderr(
     result = asyncio.run(calls())
     assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "worker_failed")
     assert said.format(file=tmp_path / "broken_worker.py") in result.message
+
+
+def test_a_worker_that_never_finishes_its_import_is_terminated(tmp_path, monkeypatch):
+    (tmp_path / "endless_worker.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def calls():
+        async with tools(tool("endless_worker", "f", "timeout: 1s")) as runtime:
+            return await runtime.call("f")
+
+    result = asyncio.run(calls())
+    assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "worker_failed")
+    assert "was not ready within 1s; it was terminated" in result.message

@@ -175,7 +175,7 @@ class PythonExecutor:
         if descriptor.limits.memory is not None and not MEASURES_MEMORY:
             raise NotReady("`limits.memory` cannot be measured on this system", code="unsupported_limit")
         if not isinstance(block, DeclaredBlock) and unwritten_schema(descriptor):
-            found = describe(settings, world.secrets.hide_in_text)
+            found = describe(settings, world.secrets.hide_in_text, descriptor.timeout)
             if found.problems:
                 raise DocumentError(found.problems)
             descriptor = _with_schemas(descriptor, found.input_schema, found.output_schema, found.text)
@@ -235,8 +235,8 @@ class PythonExecutor:
             return self._imported(descriptor, block["call"]).block_problems(block)
         from toolcrib.executors.python.workers import describe  # noqa: PLC0415 -- as above
 
-        world = self.world or _nothing_special()
-        return describe(self._worker_settings(descriptor, block), world.secrets.hide_in_text).problems
+        hide = (self.world or _nothing_special()).secrets.hide_in_text
+        return describe(self._worker_settings(descriptor, block), hide, descriptor.timeout).problems
 
     def retire(self, tool: str) -> None:
         """Close what only this tool uses, once its running calls have ended. Needs a running event loop."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.call_progress import record_progress
 from toolcrib.core.child_process import ChildProcess, inherited_environment
+from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady
 from toolcrib.core.hooks import import_folders
 from toolcrib.core.model import (
@@ -196,6 +197,8 @@ class WorkerProcess:
             return await reply
         finally:
             self._reply = None
+            if reply.done() and not reply.cancelled():
+                reply.exception()  # seen, also if the call was cancelled just when the worker ended
             if self._watch is not None:
                 self._watch.cancel()
 
@@ -648,10 +651,15 @@ def result_from_json(fields: list[Any]) -> Result:
     )
 
 
-def describe(settings: WorkerSettings, hide: Callable[[str], str]) -> ToolDescription:
+def describe(settings: WorkerSettings, hide: Callable[[str], str], within: float) -> ToolDescription:
     """What a worker of its own finds out about a tool, so that this process does not import the code.
 
     It blocks until the worker is ready, and may run within an event loop.
+
+    Args:
+        settings: What the worker runs.
+        hide: Masks secrets in its stderr.
+        within: Maximum time in seconds; a longer import is terminated.
 
     Raises:
         NotReady: The tool cannot be imported, or its types cannot be used.
@@ -661,9 +669,13 @@ def describe(settings: WorkerSettings, hide: Callable[[str], str]) -> ToolDescri
     async def described() -> None:
         pool = WorkerPool(settings, hide)
         try:
-            found.append((await pool.started()).description)
+            async with asyncio.timeout(within):
+                found.append((await pool.started()).description)
         except WorkerFailure as error:
             found.append(error)
+        except TimeoutError:
+            late = f"was not ready within {format_duration(within)}; it was terminated"
+            found.append(WorkerFailure(late, kind="worker_failed"))
         finally:
             await pool.aclose()
 

@@ -60,6 +60,14 @@ def get_weather(city: str) -> float:
     return 21.5
 
 
+class MeasureRain(toolcrib.Tool[WeatherInput, float]):
+    def initialise(self, config: dict[str, float]) -> None:
+        self.start = config.get("start", 0.0)
+
+    def execute(self, input: WeatherInput) -> float:
+        return self.start
+
+
 def examples():
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -77,6 +85,7 @@ def examples():
 async def run(code: str) -> None:
     """Run an example where the names that it takes for granted exist."""
     async with toolcrib.Runtime.open("descriptors") as tools:
+        tools.add(MeasureRain)
         scripted = Scripted.of(REPLIES)
         loop = provider.ProviderMiddleware(scripted, tools, provider.ToolPolicy(ask=("refund_*",)))
         pending = await loop.run("Refund order ORD-1.")

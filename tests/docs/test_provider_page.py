@@ -121,7 +121,13 @@ def test_codes_of_providers():
 
 
 def test_codes_of_configuration():
-    elsewhere = {ConfigurationError.code, "reserved_header", "unknown_toolset", "wrong_form"}
+    elsewhere = {
+        ConfigurationError.code,
+        "invalid_answer",
+        "reserved_header",
+        "unknown_toolset",
+        "wrong_form",
+    }
     assert first(section("Configuration errors")) == codes("ConfigurationError") | elsewhere
 
 

@@ -64,7 +64,7 @@ class MeasureRain(toolcrib.Tool[WeatherInput, float]):
     def initialise(self, config: dict[str, float]) -> None:
         self.start = config.get("start", 0.0)
 
-    def execute(self, input: WeatherInput) -> float:
+    def execute(self, rain: WeatherInput) -> float:
         return self.start
 
 

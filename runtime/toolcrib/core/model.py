@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, overload
 
 from toolcrib.core.errors import ConfigurationError, error_for
 from toolcrib.core.pointers import file_and_line, keys_of
@@ -306,7 +306,14 @@ class TrustedAnswer(NamedTuple):
     meta: Mapping[str, JSON] = NOTHING
 
 
-def as_result(answer: Result | TrustedAnswer) -> Result:
+Answer: TypeAlias = Result | TrustedAnswer
+"""What a tool answers."""
+
+ANSWERS: Final = (TrustedAnswer, Result)
+"""The types of an `Answer`, for `isinstance`: an awaitable of one is none of them."""
+
+
+def as_result(answer: Answer) -> Result:
     """Return the answer as a `Result`."""
     return answer if isinstance(answer, Result) else Result.ok(answer.value, meta=answer.meta)
 
@@ -900,8 +907,13 @@ class Call(NamedTuple):
     deadline: float | None = None
     kept: StaleAnswer | None = None
 
+    # These two run on many calls: 0.25 us instead of 0.6 us with `_replace`.
     def with_arguments(self, arguments: dict[str, JSON]) -> Call:
         """Return a copy of the call with other arguments."""
-        # Runs on many calls: 0.25 us instead of 0.6 us with `_replace`.
         tool, _arguments, context, number, attempt, deadline, kept = self
+        return tuple.__new__(Call, (tool, arguments, context, number, attempt, deadline, kept))
+
+    def with_deadline(self, deadline: float) -> Call:
+        """Return a copy of the call with a deadline."""
+        tool, arguments, context, number, attempt, _deadline, kept = self
         return tuple.__new__(Call, (tool, arguments, context, number, attempt, deadline, kept))

@@ -33,7 +33,7 @@ from toolcrib.core.protocols import BoundTool, Clock
 from toolcrib.engine.middleware import arguments as argument_layer
 from toolcrib.engine.middleware.arguments import DEPTH
 from toolcrib.engine.middleware.call_failures import attempts_of, result_of_error, without_attempts
-from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState
+from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState, results_of
 from toolcrib.registry.catalog import DENIED, HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
@@ -623,10 +623,12 @@ class Session:
         )
         try:
             if self._real or chain.at_once:  # only a virtual clock has to know who is working
-                answer = await chain.run(call)
+                answer = chain.run(call)
+                if type(answer) is not TrustedAnswer and not isinstance(answer, Result):
+                    answer = await answer
             else:
                 with self.clock.working():
-                    answer = await chain.run(call)
+                    answer = await results_of(chain.run)(call)
         # BaseException: a tool may cancel itself, and that must not look like a cancelled caller.
         except BaseException as error:
             ended = result_of_error(call, error)
@@ -731,9 +733,8 @@ async def dry_run(chain: BoundChain, call: Call) -> Result:
             }
         )
 
-    result = as_result(
-        await argument_layer.layer(LayerContext(call.tool, chain.bound, SharedState()), explained)(call)
-    )
+    prepare = argument_layer.layer(LayerContext(call.tool, chain.bound, SharedState()), explained)
+    result = await results_of(prepare)(call)
     if result.outcome is Outcome.OK and isinstance(result.value, dict):
         return result._replace(
             value={**result.value, "repairs": result.meta.get("repairs", [])}, meta=NOTHING

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections.abc
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from enum import Flag
 from functools import cache, lru_cache, partial, reduce
 from operator import or_
@@ -42,6 +42,7 @@ from toolcrib.security.redaction import Redactor
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
     from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import CoreSchema
 
 _ALIKE: Final = frozenset(
     (
@@ -90,11 +91,14 @@ class UnwritableValue(ValueError):
 class JsonReader:
     """Converts JSON values to a Python type."""
 
-    __slots__ = ("_adapter", "_alike")
+    __slots__ = ("_adapter", "_alike", "_refusal")
 
     def __init__(self, adapter: TypeAdapter[Any]) -> None:
+        from pydantic import ValidationError  # noqa: PLC0415 -- optional, and slow to import
+
         self._adapter = adapter
         self._alike = _reads_alike(adapter.core_schema)
+        self._refusal = ValidationError
 
     def read(self, value: JSON) -> Any:
         """Convert a JSON value to the type.
@@ -102,14 +106,13 @@ class JsonReader:
         Raises:
             UnreadableValue: The type refuses the value.
         """
-        from pydantic import ValidationError  # noqa: PLC0415 -- optional, and slow to import
-
         try:
             # JSON text and Python objects differ in what is strict: text can be a datetime, an array can be a set.
+            # The adapter's own methods only pass the value on, which takes longer than to validate it.
             if self._alike:
-                return self._adapter.validate_python(value)
-            return self._adapter.validate_json(compact(value))
-        except ValidationError as error:
+                return self._adapter.validator.validate_python(value)
+            return self._adapter.validator.validate_json(compact(value))
+        except self._refusal as error:
             raise UnreadableValue([*_violations(error, value)]) from None
 
 
@@ -141,6 +144,11 @@ class JsonType(JsonReader):
         self.input_schema = self._schema("validation", subject, place)
         self.output_schema = self._schema("serialization", subject, place)
 
+    @property
+    def core_schema(self) -> CoreSchema | None:
+        """pydantic's schema of the type; None if the type must be read from text."""
+        return self._adapter.core_schema if self._alike else None
+
     def _schema(
         self, direction: Literal["validation", "serialization"], subject: str, place: str
     ) -> dict[str, JSON]:
@@ -158,13 +166,39 @@ class JsonType(JsonReader):
         Raises:
             UnwritableValue: The value has no JSON form.
         """
-        from pydantic_core import PydanticSerializationError  # noqa: PLC0415 -- as above
-
         try:
-            # The output schema judges the result afterwards, with better messages than pydantic's warnings.
-            return self._adapter.dump_python(value, mode="json", by_alias=True, warnings="none")
-        except (PydanticSerializationError, ValueError, RecursionError) as error:
+            # The output schema judges the result afterwards, with better messages than pydantic's warnings. `False`
+            # means the same as "none", which pydantic takes 1.4 us to read.
+            return self._adapter.serializer.to_python(value, mode="json", by_alias=True, warnings=False)
+        except (ValueError, RecursionError) as error:  # pydantic's own error is a ValueError
             raise UnwritableValue(str(error)) from None
+
+
+def joint_reader(
+    types: Mapping[str, JsonType | None], required: Container[str]
+) -> Callable[[dict[str, JSON]], dict[str, Any]] | None:
+    """One function that converts several named values at once, which is faster than one `read` for each.
+
+    It raises ValueError if it cannot convert them; call `read` of each type to find out why.
+
+    Args:
+        types: Name -> type; None for values that stay as they are.
+        required: The names that must be there.
+
+    Returns:
+        The function. None if a type reads text, or has definitions that could collide with those of another type.
+    """
+    from pydantic_core import SchemaValidator, core_schema  # noqa: PLC0415 -- optional, and slow to import
+
+    fields = {}
+    for name, declared in types.items():
+        schema = core_schema.any_schema() if declared is None else declared.core_schema
+        if schema is None or schema["type"] == "definitions":
+            return None
+        fields[name] = core_schema.typed_dict_field(schema, required=name in required)
+    joint = core_schema.typed_dict_schema(fields, extra_behavior="forbid")
+    read: Callable[[dict[str, JSON]], dict[str, Any]] = SchemaValidator(joint).validate_python
+    return read
 
 
 def read_result(result: Result, declared: Any) -> Any:

@@ -302,6 +302,11 @@ class Redactor:
         self._spellings = {key: each for key, each in self._spellings.items() if key != secret}
 
     @property
+    def empty(self) -> bool:
+        """Whether no secret was added or registered."""
+        return not self._scalars
+
+    @property
     def known(self) -> frozenset[str]:
         """All added and registered secrets, as text."""
         return frozenset(self._scalars)

@@ -10,15 +10,14 @@ from importlib import import_module
 from typing import Final, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, did_you_mean
-from toolcrib.core.model import Call, Result, as_result
-from toolcrib.core.protocols import CallNext, Middleware
+from toolcrib.core.protocols import Middleware
 from toolcrib.engine.middleware.layer import (
-    Answer,
     BuildLayer,
     LayerContext,
     Link,
     may_wait,
     reaches_out,
+    results_of,
     user_layer,
 )
 
@@ -33,8 +32,8 @@ class LayerEntry(NamedTuple):
         around: Whether a tool may need the layer. The module is imported only for these tools, and its
             `layer` decides.
         outer: Whether the layer also wraps tools that cannot run.
-        trusts: Whether the layer accepts a `TrustedAnswer` from the layers inside; other layers get a
-            `Result`.
+        trusts: Whether the layer accepts every answer of the layers inside: an awaitable or not, and a
+            `TrustedAnswer`. Other layers await a `Result`.
         keeps: Whether the layer may keep arguments and results, as a journal does, so that no one may modify
             them.
     """
@@ -56,6 +55,10 @@ def _wrapped(context: LayerContext) -> bool:
 
 def _reaching(context: LayerContext) -> bool:
     return reaches_out(context.bound)
+
+
+def _limited(context: LayerContext) -> bool:
+    return reaches_out(context.bound) and getattr(context.bound, "limited", True)
 
 
 def _waiting(context: LayerContext) -> bool:
@@ -88,13 +91,13 @@ LAYERS: Final = (
     LayerEntry("access", _decided, trusts=True),  # after `arguments`: rules see valid arguments with defaults
     LayerEntry("approval", _asking),  # outside `deadline`: a person may take longer than the tool
     LayerEntry("cache", _reaching),  # outside `limits`: a cached result needs no slot
-    LayerEntry("deadline", _waiting),  # one deadline for the queue and all attempts
-    LayerEntry("limits", _reaching),  # outside `retry`: all attempts of a call share one slot
+    LayerEntry("deadline", _waiting, trusts=True),  # one deadline for the queue and all attempts
+    LayerEntry("limits", _limited),  # outside `retry`: all attempts of a call share one slot
     LayerEntry(
         "budget", _budgeted
     ),  # inside `limits`: a refused call reserves nothing; all attempts are one call
     LayerEntry("retry", _reaching),
-    LayerEntry("circuit_breaker", _reaching),  # inside `retry`: counts each attempt
+    LayerEntry("circuit_breaker", _limited),  # inside `retry`: counts each attempt
     LayerEntry("results", trusts=True),  # checks every answer, injected ones too
     LayerEntry("faults", _failing),  # innermost: replaces the tool's own answer, in every mode
 )
@@ -123,45 +126,23 @@ def build_chain(context: LayerContext, *, outer: bool = False) -> Chain:
         context: The tool and the inputs of its layers.
         outer: Use only the layers that also wrap tools that cannot run.
     """
-    answer_now = context.answer_now
-    link: Link = context.bound.execute if answer_now is None else _link_to(answer_now)
+    begin = context.begin
+    link: Link = context.bound.execute if begin is None else begin
     names: list[str] = []
-    at_once = trusted = answer_now is not None
+    trusted, at_once = begin is not None, context.answer_now is not None
     kept = False
     # From the inside out: each layer receives the chain that it wraps.
     for entry in reversed(LAYERS):
         if (outer and not entry.outer) or not entry.around(context):
             continue
-        if trusted and not entry.trusts:
-            link, trusted = _results_of(link), False
         for build in _built_by(entry, context):
-            layer = build(context, link)
+            layer = build(context, link if entry.trusts or not trusted else results_of(link))
             if layer is not None:
-                link = layer
+                link, trusted = layer, trusted and entry.trusts
                 at_once = at_once and not may_wait(layer)
                 kept = kept or entry.keeps
                 names.append(entry.name)
     return Chain(link, tuple(reversed(names)), at_once, kept)
-
-
-def _link_to(answer_now: Callable[[Call], Answer]) -> Link:
-    """Wrap the answer function of a tool that never waits as a link of the chain."""
-
-    async def answer(call: Call) -> Answer:
-        return answer_now(call)
-
-    # The layer `results` calls this attribute directly, without a coroutine.
-    answer.answer_now = answer_now  # type: ignore[attr-defined]
-    return answer
-
-
-def _results_of(link: Link) -> CallNext:
-    """Convert the answers of a link to results, for a layer that accepts nothing else."""
-
-    async def result(call: Call) -> Result:
-        return as_result(await link(call))
-
-    return result
 
 
 def _built_by(entry: LayerEntry, context: LayerContext) -> Iterable[BuildLayer]:

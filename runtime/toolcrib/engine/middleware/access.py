@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from toolcrib.core.model import Call, Outcome, Result, as_result
+from toolcrib.core.model import Answer, Call, Outcome, Result
 from toolcrib.core.text import canonical
 from toolcrib.engine.access_control import HOST_NOT_ALLOWED
 from toolcrib.engine.middleware.call_failures import without_attempts
-from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, may_wait, never_waits
+from toolcrib.engine.middleware.layer import LayerContext, Link, may_wait, never_waits, results_of
 from toolcrib.security.access import AccessDecision, AccessViolation
 from toolcrib.security.redaction import redact
 
@@ -32,8 +32,10 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
         return needs_approval(call, decision)
 
     proceed = _recorded(gate, record, call_next) if gate.contacts else call_next
+    # The person's answer is awaited, and so is the rest of the chain then.
+    continued = None if approve is None else results_of(proceed)
 
-    def access(call: Call) -> Awaitable[Answer]:
+    def access(call: Call) -> Answer | Awaitable[Answer]:
         decision = decide(call)
         if decision.effect == "allow":
             return proceed(call)
@@ -42,8 +44,8 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
             if confirmation is None:
                 return proceed(call)
             decision = confirmation
-        if decision.effect == "ask" and approve is not None:
-            return approve(call, decision, proceed)
+        if decision.effect == "ask" and approve is not None and continued is not None:
+            return approve(call, decision, continued)
         return refused(call, decision)
 
     waits = gate.asks and approve is not None and may_wait(approve)
@@ -53,8 +55,10 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
 def _recorded(gate: ToolGate, record: Callable[[AccessViolation], None], call_next: Link) -> Link:
     """Record calls that are refused when they open a connection: a redirect may lead to a host that is not listed."""
 
+    rest = results_of(call_next)
+
     async def recorded(call: Call) -> Answer:
-        result = as_result(await call_next(call))
+        result = await rest(call)
         if result.error is not None and result.error.code == HOST_NOT_ALLOWED:
             record(violation_of(call, gate.refused_host(result.error.message)))
         return result

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result, Schema, as_result
+from toolcrib.core.model import ANSWERS, JSON, Answer, Call, Descriptor, Outcome, Result, Schema, as_result
 from toolcrib.core.protocols import BoundTool
 from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import mask_violation, without_attempts
-from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
+from toolcrib.engine.middleware.layer import LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, compile_defaults
 from toolcrib.schema.validation.json_values import (
     budget_for_bytes,
@@ -104,8 +104,8 @@ def layer(context: LayerContext, call_next: Link) -> Link:
     room = budget_for_bytes(context.tool.limits.input_size)
 
     @never_waits
-    def arguments(call: Call) -> Awaitable[Answer]:
-        # Almost all arguments are small and valid. Returning the next awaitable saves a coroutine, which is
+    def arguments(call: Call) -> Answer | Awaitable[Answer]:
+        # Almost all arguments are small and valid. Returning what the next layer returns saves a coroutine, which is
         # measurable in a mocked call.
         given: JSON = call.arguments
         if remaining_budget(given, DEPTH, room) >= 0:
@@ -120,7 +120,9 @@ def layer(context: LayerContext, call_next: Link) -> Link:
         if isinstance(repaired, Result):
             return repaired
         prepared, repairs = repaired
-        answer = await call_next(prepared)
+        answer = call_next(prepared)
+        if not isinstance(answer, ANSWERS):
+            answer = await answer
         return as_result(answer).with_meta(repairs=repairs) if repairs else answer
 
     return arguments

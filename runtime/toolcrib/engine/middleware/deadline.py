@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.clock import format_duration
-from toolcrib.core.model import Call, Outcome, Result, Usage
-from toolcrib.core.protocols import CallNext
+from toolcrib.core.model import ANSWERS, Answer, Call, Outcome, Result, Usage
 from toolcrib.engine.middleware.call_failures import may_have_acted, without_attempts
-from toolcrib.engine.middleware.layer import LayerContext
+from toolcrib.engine.middleware.layer import LayerContext, Link
 
 
-def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
+def layer(context: LayerContext, call_next: Link) -> Link | None:
     """Build the layer of a tool; None if its calls never wait."""
     tool, bound = context.tool, context.bound
     if not bound.waits:
@@ -18,11 +19,19 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     own: float | None = getattr(bound, "timeout", None)
     seconds = tool.timeout if own is None else own
 
-    async def deadline(call: Call) -> Result:
+    def deadline(call: Call) -> Answer | Awaitable[Answer]:
         clock = call.context.session.clock
+        began = clock.monotonic()
+        answer = call_next(call.with_deadline(began + seconds))
+        # A timer could not interrupt code that does not wait, so a call that has ended already needs none.
+        return answer if isinstance(answer, ANSWERS) else in_time(call, answer, began)
+
+    async def in_time(call: Call, rest: Awaitable[Answer], began: float) -> Answer:
+        clock = call.context.session.clock
+        passed = clock.monotonic() - began
         try:
-            async with clock.timeout(seconds) as timer:
-                return await call_next(call._replace(deadline=clock.monotonic() + seconds))
+            async with clock.timeout(seconds - passed) as timer:
+                return await rest
         except TimeoutError:
             # The tool itself may raise TimeoutError; that is an error of the tool, not the deadline.
             if not timer.expired():

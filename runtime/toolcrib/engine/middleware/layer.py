@@ -1,8 +1,8 @@
 """The contract of a layer: its inputs, its declarations, and the state that calls share.
 
 A layer is one file with one function `layer(context, call_next)`. It returns an async function (or a function
-that returns an awaitable) that accepts a call and continues with `call_next(call)`, or None if the tool does
-not need the layer. A layer that awaits nothing but `call_next` declares it with `never_waits`. A chain of
+that returns an answer, or an awaitable of one) that accepts a call and continues with `call_next(call)`, or None
+if the tool does not need the layer. A layer that awaits nothing but `call_next` declares it with `never_waits`. A chain of
 such layers around a tool that never waits runs without an event loop, so synchronous and asynchronous calls
 share one chain.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
 from toolcrib.core.clock import RealClock, run_in_thread
-from toolcrib.core.model import Call, Descriptor, Outcome, Result, TrustedAnswer
+from toolcrib.core.model import ANSWERS, Answer, Call, Descriptor, Outcome, Result, as_result
 from toolcrib.core.protocols import BoundTool, CallNext, Clock, Middleware, Reaching
 from toolcrib.engine.middleware.call_failures import reportable
 from toolcrib.schema.validation import as_json
@@ -28,15 +28,12 @@ if TYPE_CHECKING:
     from toolcrib.security.access import AccessDecision, AccessViolation
 
 T = TypeVar("T")
-Answer: TypeAlias = Result | TrustedAnswer
-
-Link: TypeAlias = Callable[[Call], Awaitable[Answer]]
-"""A layer around the rest of its chain, or the tool itself."""
-
+Link: TypeAlias = Callable[[Call], Answer | Awaitable[Answer]]
+"""A layer around the rest of its chain, or the tool itself. It returns an awaitable only for a call that may wait."""
 L = TypeVar("L", bound=Link)
 
 
-Approve: TypeAlias = "Callable[[Call, AccessDecision, Link], Awaitable[Answer]]"
+Approve: TypeAlias = "Callable[[Call, AccessDecision, CallNext], Awaitable[Answer]]"
 """Answers a call that a person must approve: `await call_next(call)` once it is approved.
 
 The layer `access` waits if it does, unless it declares `waits = False`.
@@ -80,6 +77,12 @@ class LayerContext(NamedTuple):
         answer_now: Callable[[Call], Answer] | None = getattr(self.bound, "answer_now", None)
         return None if self.bound.waits else answer_now
 
+    @property
+    def begin(self) -> Link | None:
+        """What starts a call of the tool, and may answer without waiting; None if the tool has nothing of the kind."""
+        begin: Link | None = getattr(self.bound, "begin", None)
+        return begin if self.bound.waits else self.answer_now
+
 
 def reaches_out(bound: BoundTool) -> TypeGuard[Reaching]:
     """Whether calls leave the process, and so share failures and limits with others of their origin."""
@@ -100,6 +103,16 @@ def may_wait(layer: Link | Middleware | Approve) -> bool:
     """Whether a layer may wait by itself; True unless it declares `waits = False`."""
     waits: bool = getattr(layer, "waits", True)
     return waits
+
+
+def results_of(link: Link) -> CallNext:
+    """Convert a link to a coroutine function that returns a result, for a layer that accepts nothing else."""
+
+    async def result(call: Call) -> Result:
+        answer = link(call)
+        return as_result(answer if isinstance(answer, ANSWERS) else await answer)
+
+    return result
 
 
 async def off_loop(call: Call, work: Callable[[], T]) -> T:

@@ -6,23 +6,45 @@ import asyncio
 import contextvars
 import inspect
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from types import coroutine
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from toolcrib.core.model import JSON, Call, CallContext, Descriptor, Outcome, Partial, Progress, Result
+from toolcrib.core.model import (
+    ANSWERS,
+    JSON,
+    NOTHING,
+    Answer,
+    Call,
+    CallContext,
+    Descriptor,
+    Outcome,
+    Partial,
+    Progress,
+    Result,
+    TrustedAnswer,
+    as_result,
+)
 from toolcrib.executors.python.declarations import MODE, Implementation, is_asynchronous
 from toolcrib.executors.python.instances import AnyTool, InitialiseFailed, ResourceTable, ToolInstances
 from toolcrib.executors.python.services import RuntimeServices, failure_of
 from toolcrib.executors.python.signatures import is_generator
 from toolcrib.schema.from_types import UnreadableValue, UnwritableValue
 from toolcrib.schema.validation import Violation, ViolationReport
+from toolcrib.schema.validation.json_values import DEPTH, budget_for_bytes, remaining_budget
 from toolcrib.schema.validation.validator import MOST
 from toolcrib.security.redaction import Redactor, redact_result
 
 if TYPE_CHECKING:
     from toolcrib.servers.environment import NetworkEnvironment
+
+
+T = TypeVar("T")
+
+# `tuple.__new__` skips the generated `__new__` of a NamedTuple, which is measurable here.
+_new: Any = tuple.__new__
 
 
 class BoundFunction:
@@ -34,6 +56,7 @@ class BoundFunction:
         tool: The descriptor, with the schemas of the function where it has none of its own.
         origin: Identifies the function to the limits of calls.
         repeatable: Whether a failed call may be repeated.
+        limited: Whether the limits of calls apply. In the event loop, only those that a document writes do.
     """
 
     waits = True
@@ -50,7 +73,7 @@ class BoundFunction:
         self.tool = tool
         self.origin = f"{MODE}:{implementation.call}"
         self.repeatable = tool.annotations.read_only or tool.annotations.idempotent
-        self._made = implementation
+        self._made = made = implementation
         self._config: JSON = block.get("config", {})
         self._policy = str(block.get("instances", "shared"))
         self._key = (id(implementation.target), repr(self._config), self._policy)
@@ -59,33 +82,81 @@ class BoundFunction:
         self._async = is_asynchronous(implementation.function)
         self._generator = is_generator(implementation.function)
         self._thread = not self._async and block.get("worker") != "inline"
+        self.limited = self._thread or writes_limits(tool)
+        # Neither an instance nor a generator: the coroutine of the function is all that runs.
+        self._alone = made.signature is not None and is_coroutine_function(made.target)
+        self._room = budget_for_bytes(tool.limits.output_size)
 
     async def execute(self, call: Call) -> Result:
         """Call the function; its exceptions become `tool_error`."""
+        answer = self.begin(call)
+        return as_result(answer if isinstance(answer, ANSWERS) else await answer)
+
+    def begin(self, call: Call) -> Answer | Awaitable[Answer]:
+        """Run the function until it first waits; if it ends before, return the answer itself."""
         made = self._made
+        args: tuple[Any, ...] = ()
         try:
-            args, named = made.read(call.arguments)
+            if made.signature is None:
+                args, named = made.read(call.arguments)
+            else:
+                named = made.signature.read(call.arguments)
         except UnreadableValue as error:
             return refused_arguments(call, error.violations)
         if made.contexts:
             named |= dict.fromkeys(made.contexts, self._context(call.context))
         # The code is the user's and can raise anything; cancellation is no Exception.
         try:
-            if made.signature is None:
-                result = await self._of_instance(call, args, named)
-            else:
-                result = self._result(await self._answer(call, partial(made.target, *args, **named)))
-        except InitialiseFailed as error:
+            work = made.target(*args, **named) if self._alone else self._run(call, args, named)
+            awaited = work.send(None)
+        except StopIteration as ended:
+            return self._answer_of(ended.value)
+        # SystemExit must not end the program of its callers.
+        except (Exception, SystemExit) as error:  # noqa: BLE001
+            return self._failure(call, error)
+        return self._rest(call, continued(work, awaited))
+
+    async def _rest(self, call: Call, work: Awaitable[Any]) -> Answer:
+        try:
+            value = await work
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- as in `begin`
+            return self._failure(call, error)
+        return self._answer_of(value)
+
+    async def _run(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if self._made.signature is None:
+            return await self._of_instance(call, args, named)
+        return await self._value(call, partial(self._made.target, *args, **named))
+
+    def _failure(self, call: Call, error: Exception | SystemExit) -> Result:
+        """The result of a call whose function raised an exception."""
+        if isinstance(error, InitialiseFailed):
             text = self._logged(call, cast("BaseException", error.__cause__))
             message = f"cannot initialise `{self.tool.name}`: {text}"
             result = Result.failed(Outcome.UNAVAILABLE, message, code="initialise_failed")
-        # It must not end the program of its callers either.
-        except (Exception, SystemExit) as error:  # noqa: BLE001
+        else:
             result = failure_of(error) or Result.failed(
                 Outcome.TOOL_ERROR, self._logged(call, error), code=type(error).__name__
             )
+        return self._redacted(result)
+
+    def _redacted(self, result: Result) -> Result:
         secrets = self._world.secrets
-        return redact_result(result, secrets) if secrets.known else result
+        return result if secrets.empty else redact_result(result, secrets)
+
+    def _answer_of(self, value: Any) -> Answer:
+        """The answer of a call whose function returned a value."""
+        kind = self._made.result
+        if kind is None or isinstance(value, Result):
+            return self._redacted(value if isinstance(value, Result) else Result.ok(value))
+        try:
+            written = kind.write(value)
+        except UnwritableValue as error:
+            return self._redacted(unwritable_result(self.tool.name, str(error)))
+        # pydantic has made new objects and lists. If they are small and JSON, only their schema remains to be checked.
+        if remaining_budget(written, DEPTH, self._room) >= 0 and self._world.secrets.empty:
+            return _new(TrustedAnswer, (written, NOTHING))  # type: ignore[no-any-return]
+        return self._redacted(Result.ok(written))
 
     def _context(self, context: CallContext) -> CallContext:
         emit = _from_thread(context.emit) if self._thread else context.emit
@@ -93,28 +164,27 @@ class BoundFunction:
         services = RuntimeServices(self._world, self._resources, clock, in_thread=self._thread)
         return context._replace(emit=emit, services=services)
 
-    async def _of_instance(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> Result:
+    async def _of_instance(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         # Looked up in each call: a change of the config replaces the instances.
         instances = self._resources.get(self._key, self.tool.name, self._instances)
         assert isinstance(instances, ToolInstances)  # noqa: S101 -- the key is of instances only
         taken = await instances.take()
         use = _Use(instances, taken)
         try:
-            answer = await self._answer(call, partial(taken.execute, *args, **named), use)
+            value = await self._value(call, partial(taken.execute, *args, **named), use)
         except asyncio.CancelledError:
             use.end()
             raise
         except BaseException:
             await use.ended()
             raise
-        result = self._result(answer)
         await use.ended()
-        return result
+        return value
 
     def _instances(self) -> ToolInstances:
         return ToolInstances(self._made, self._config, self._policy)
 
-    async def _answer(self, call: Call, run: Callable[[], Any], use: _Use | None = None) -> Any:
+    async def _value(self, call: Call, run: Callable[[], Any], use: _Use | None = None) -> Any:
         if self._thread:
             work = partial(exhaust, run, _from_thread(call.context.emit)) if self._generator else run
             with call.context.session.clock.outside():
@@ -127,14 +197,6 @@ class BoundFunction:
         # A decorator may hide that a function is asynchronous.
         return await answer if inspect.isawaitable(answer) else answer
 
-    def _result(self, value: Any) -> Result:
-        if isinstance(value, Result):
-            return value
-        try:
-            return Result.ok(value if self._made.result is None else self._made.result.write(value))
-        except UnwritableValue as error:
-            return unwritable_result(self.tool.name, str(error))
-
     def _logged(self, call: Call, error: BaseException) -> str:
         """Log an exception of the function with its traceback, and return its text without secrets."""
         import logging  # noqa: PLC0415 -- not needed unless there is something to log
@@ -146,6 +208,44 @@ class BoundFunction:
     def explain(self, call: Call) -> JSON:  # noqa: ARG002 -- the same for all arguments
         """The function, and where it would run."""
         return {"call": self._made.call, "worker": "thread" if self._thread else "inline"}
+
+
+_LIMITS = tuple(f"limits.{key}" for key in ("rate", "concurrency", "queue", "origin", "breaker"))
+
+
+def writes_limits(tool: Descriptor) -> bool:
+    """Whether a document limits the calls of a tool: how many, how often, or after how many failures."""
+    return any(name.startswith(_LIMITS) for name in (*tool.origin.written, *tool.origin.settings))
+
+
+def is_coroutine_function(target: Any) -> bool:
+    """Whether calls return a coroutine of Python, which `send` can run."""
+    flags: int = getattr(getattr(target, "__code__", None), "co_flags", 0)
+    return bool(flags & inspect.CO_COROUTINE)
+
+
+@coroutine
+def continued(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
+    """Continue a coroutine that has started already.
+
+    Args:
+        work: The coroutine.
+        awaited: What it waits for: the value that its first `send` returned.
+    """
+    try:
+        while True:
+            try:
+                sent = yield awaited
+            except GeneratorExit:
+                work.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 -- such as a cancellation: it belongs to the coroutine
+                awaited = work.throw(error)
+            else:
+                awaited = work.send(sent)
+    except StopIteration as ended:
+        value: T = ended.value
+        return value
 
 
 class _Use:

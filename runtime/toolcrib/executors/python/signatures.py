@@ -17,6 +17,7 @@ from toolcrib.schema.from_types import (
     ParameterType,
     UnreadableValue,
     UnwritableValue,
+    joint_reader,
     missing_typed,
 )
 from toolcrib.schema.validation import Validator, Violation
@@ -65,6 +66,7 @@ class Signature(NamedTuple):
         contexts: Names of the parameters that receive the `CallContext`.
         open: Whether it takes further arguments (`**kwargs`).
         result: Type of the result; None if it is not declared.
+        joint: Converts all arguments at once; None if that is not possible.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Signature(NamedTuple):
     contexts: tuple[str, ...]
     open: bool
     result: JsonType | None
+    joint: Callable[[dict[str, JSON]], dict[str, Any]] | None = None
 
     @property
     def input_schema(self) -> dict[str, JSON]:
@@ -86,12 +89,20 @@ class Signature(NamedTuple):
         }
         return schema if schema["required"] else {k: v for k, v in schema.items() if k != "required"}
 
-    def read(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
+    def read(self, arguments: dict[str, JSON]) -> dict[str, Any]:
         """Convert the arguments of a call to the declared types.
 
         Raises:
             UnreadableValue: Arguments are missing, or their types refuse them.
         """
+        if self.joint is not None:
+            try:
+                return self.joint(arguments)
+            except ValueError:
+                return self._read_each(arguments)  # to find out which one is wrong
+        return self._read_each(arguments)
+
+    def _read_each(self, arguments: Mapping[str, JSON]) -> dict[str, Any]:
         given: dict[str, Any] = dict(arguments)
         wrong: list[Violation] = []
         for name, declared, _schema, _required, default in self.parameters:
@@ -149,7 +160,12 @@ def signature_of(function: Callable[..., Any], *, names: Mapping[str, Any], unty
             hint = "annotate it, or pass `schema=` to `toolcrib.tool`"
             raise _unusable(name, each.name, place, "has no annotation", hint)
     result = _result(function, hints, name, place)
-    return Signature(name, place, said.description, tuple(parameters), tuple(contexts), accepts_more, result)
+    found = Signature(name, place, said.description, tuple(parameters), tuple(contexts), accepts_more, result)
+    # A default that the function itself does not have is created for each call.
+    if accepts_more or any(each.default is not None for each in parameters):
+        return found
+    required = {each.name for each in parameters if each.required}
+    return found._replace(joint=joint_reader({each.name: each.type for each in parameters}, required))
 
 
 def dependencies_of(function: Callable[..., Any], name: str, place: str) -> tuple[Dependency, ...]:

@@ -624,7 +624,7 @@ class Session:
         try:
             if self._real or chain.at_once:  # only a virtual clock has to know who is working
                 answer = chain.run(call)
-                if type(answer) is not TrustedAnswer and not isinstance(answer, Result):
+                if not isinstance(answer, ANSWERS):
                     answer = await answer
             else:
                 with self.clock.working():

@@ -146,7 +146,7 @@ class JsonType(JsonReader):
 
     @property
     def core_schema(self) -> CoreSchema | None:
-        """pydantic's schema of the type; None if the type must be read from text."""
+        """The schema of the type in pydantic; None if the type must be read from text."""
         return self._adapter.core_schema if self._alike else None
 
     def _schema(

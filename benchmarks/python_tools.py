@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import DEVNULL, PIPE, Popen, run
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Annotated, Any
@@ -160,11 +161,39 @@ def warm_worker(loop: asyncio.AbstractEventLoop, rounds: int = 40) -> Iterator[R
     yield Row(what, "the same over blocking pipes", times["ours"], times["blocking"], None)
 
 
+ENTRY_POINTS = "[toolcrib.tools]\nbenchmark = benchmarked_tools\n"
+METADATA = "Metadata-Version: 2.1\nName: benchmarked-tools\nVersion: 1.0\n"
+
+
+def version_with_tools(rounds: int = 60) -> Row:
+    """`toolcrib --version` where a distribution offers typed tools, and where none does."""
+    command = [str(Path(sys.executable).with_name("toolcrib")), "--version"]
+    with TemporaryDirectory() as installed, TemporaryDirectory() as empty:
+        Path(installed, "benchmarked_tools.py").write_text(MODULE, encoding="utf-8")
+        described = Path(installed, "benchmarked_tools-1.0.dist-info")
+        described.mkdir()
+        (described / "METADATA").write_text(METADATA, encoding="utf-8")
+        (described / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
+
+        def a_start(folder: str) -> float:
+            variables = {**os.environ, "PYTHONPATH": folder}
+            started = perf_counter()
+            run(command, env=variables, stdout=DEVNULL, check=True)
+            return perf_counter() - started
+
+        times = interleaved(
+            {"installed": partial(a_start, installed), "none": partial(a_start, empty)}, rounds
+        )
+    what = "toolcrib --version with typed tools installed"
+    return Row(what, "the same without them", times["installed"], times["none"], 1.02)
+
+
 def rows() -> Iterator[Row]:
     """The rows."""
     loop = asyncio.new_event_loop()
     yield typed_call(loop)
     yield from warm_worker(loop)
+    yield version_with_tools()
     loop.close()
 
 

@@ -14,6 +14,7 @@ from weakref import WeakSet
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import (
+    ANSWERS,
     JSON,
     NOTHING,
     Approver,

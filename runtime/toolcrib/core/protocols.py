@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Result, Schema, TrustedAnswer
+from toolcrib.core.model import JSON, NOTHING, Answer, Call, Descriptor, Result, Schema, TrustedAnswer
 
 if TYPE_CHECKING:
     from socket import socket
@@ -206,10 +206,27 @@ class SyncTool(BoundTool, Protocol):
     answer_now: Callable[[Call], Result | TrustedAnswer] | None
 
 
+class EagerTool(BoundTool, Protocol):
+    """A bound tool that can end a call without waiting, although other calls wait.
+
+    The runtime calls `begin` instead of `execute`, in the task of the caller, and sets a timer for the deadline only if the
+    answer must be awaited.
+    """
+
+    def begin(self, call: Call) -> Answer | Awaitable[Answer]:
+        """Run an attempt until it first waits: return the answer if it has ended, else an awaitable of it.
+
+        Exceptions become outcomes, as in `execute`. A `TrustedAnswer` must be small: at most as large as
+        `limits.output_size`.
+        """
+        ...
+
+
 class Reaching(BoundTool, Protocol):
     """A bound tool that makes external calls. Cache, limits, retries and circuit breaker apply to it.
 
-    Its results may have `meta["freshness"]`, in the form that `http.freshness.freshness` returns.
+    Its results may have `meta["freshness"]`, in the form that `http.freshness.freshness` returns. An optional attribute
+    `limited` is false if neither limits of rate and concurrency nor a circuit breaker apply.
 
     Attributes:
         origin: Origin whose limits and circuit breaker it shares with other tools: `https://api.example.com`.

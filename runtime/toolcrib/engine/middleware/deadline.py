@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from inspect import iscoroutinefunction
 
 from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.clock import format_duration
-from toolcrib.core.model import ANSWERS, Answer, Call, Outcome, Result, Usage
+from toolcrib.core.model import Answer, Call, Outcome, Result, TrustedAnswer, Usage
 from toolcrib.engine.middleware.call_failures import may_have_acted, without_attempts
 from toolcrib.engine.middleware.layer import LayerContext, Link
 
@@ -19,12 +20,16 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
     own: float | None = getattr(bound, "timeout", None)
     seconds = tool.timeout if own is None else own
 
+    # An `EagerTool` needs no deadline, and only layers that wait read it: the copy of the call can be saved.
+    unread = context.begin is not None and not iscoroutinefunction(call_next)
+
     def deadline(call: Call) -> Answer | Awaitable[Answer]:
-        clock = call.context.session.clock
-        began = clock.monotonic()
-        answer = call_next(call.with_deadline(began + seconds))
+        began = call.context.session.clock.monotonic()
+        answer = call_next(call if unread else call.with_deadline(began + seconds))
         # A timer could not interrupt code that does not wait, so a call that has ended already needs none.
-        return answer if isinstance(answer, ANSWERS) else in_time(call, answer, began)
+        if type(answer) is TrustedAnswer or isinstance(answer, Result):
+            return answer
+        return in_time(call, answer, began)
 
     async def in_time(call: Call, rest: Awaitable[Answer], began: float) -> Answer:
         clock = call.context.session.clock

@@ -85,6 +85,7 @@ class BoundFunction:
         self.limited = self._thread or writes_limits(tool)
         # Neither an instance nor a generator: the coroutine of the function is all that runs.
         self._alone = made.signature is not None and is_coroutine_function(made.target)
+        self._joint = None if made.signature is None else made.signature.joint
         self._room = budget_for_bytes(tool.limits.output_size)
 
     async def execute(self, call: Call) -> Result:
@@ -97,12 +98,15 @@ class BoundFunction:
         made = self._made
         args: tuple[Any, ...] = ()
         try:
-            if made.signature is None:
+            if self._joint is None:
                 args, named = made.read(call.arguments)
             else:
-                named = made.signature.read(call.arguments)
-        except UnreadableValue as error:
-            return refused_arguments(call, error.violations)
+                named = self._joint(call.arguments)
+        except ValueError:
+            try:
+                args, named = made.read(call.arguments)  # each by itself, to find out which one is wrong
+            except UnreadableValue as error:
+                return refused_arguments(call, error.violations)
         if made.contexts:
             named |= dict.fromkeys(made.contexts, self._context(call.context))
         # The code is the user's and can raise anything; cancellation is no Exception.

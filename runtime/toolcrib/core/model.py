@@ -306,14 +306,14 @@ class TrustedAnswer(NamedTuple):
     meta: Mapping[str, JSON] = NOTHING
 
 
-Answer: TypeAlias = Result | TrustedAnswer
+ToolAnswer: TypeAlias = Result | TrustedAnswer
 """What a tool answers."""
 
 ANSWERS: Final = (TrustedAnswer, Result)
-"""The types of an `Answer`, for `isinstance`: an awaitable of one is none of them."""
+"""The types of a `ToolAnswer`, for `isinstance`: an awaitable of one is none of them."""
 
 
-def as_result(answer: Answer) -> Result:
+def as_result(answer: ToolAnswer) -> Result:
     """Return the answer as a `Result`."""
     return answer if isinstance(answer, Result) else Result.ok(answer.value, meta=answer.meta)
 

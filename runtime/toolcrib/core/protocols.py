@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON, NOTHING, Answer, Call, Descriptor, Result, Schema, TrustedAnswer
+from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Result, Schema, ToolAnswer, TrustedAnswer
 
 if TYPE_CHECKING:
     from socket import socket
@@ -30,7 +30,7 @@ class Middleware(Protocol):
     """A layer around every call of a tool: `async (call, call_next) -> Result`."""
 
     def __call__(self, call: Call, call_next: CallNext, /) -> Awaitable[Result]:
-        """Answer the call, usually by awaiting `call_next(call)` once."""
+        """ToolAnswer the call, usually by awaiting `call_next(call)` once."""
         ...
 
 
@@ -213,11 +213,11 @@ class EagerTool(BoundTool, Protocol):
     answer must be awaited.
     """
 
-    def begin(self, call: Call) -> Answer | Awaitable[Answer]:
+    def begin(self, call: Call) -> ToolAnswer | Awaitable[ToolAnswer]:
         """Run an attempt until it first waits: return the answer if it has ended, else an awaitable of it.
 
-        Exceptions become outcomes, as in `execute`. A `TrustedAnswer` must be small: at most as large as
-        `limits.output_size`.
+        Exceptions become outcomes, as in `execute`. The call has a `deadline` only if a layer around it reads it. A
+        `TrustedAnswer` must not exceed `limits.output_size`.
         """
         ...
 

@@ -46,8 +46,8 @@ from toolcrib.security.encryption import Cipher, NoKey, load_cipher
 from toolcrib.security.redaction import HIDDEN, Redactor, redact, restore_hidden
 
 if TYPE_CHECKING:
+    from toolcrib.core.protocols import CallNext
     from toolcrib.engine.middleware.layer import Answer as LayerAnswer
-    from toolcrib.engine.middleware.layer import Link
     from toolcrib.engine.session import Session
 
 LIFETIME: Final = 86_400.0
@@ -327,7 +327,7 @@ class Approvals:
 
     # For layers.
 
-    async def approve(self, call: Call, decision: AccessDecision, call_next: Link) -> LayerAnswer:
+    async def approve(self, call: Call, decision: AccessDecision, call_next: CallNext) -> LayerAnswer:
         """Continue a call that a person has approved; otherwise ask, or return `needs_approval`.
 
         Args:

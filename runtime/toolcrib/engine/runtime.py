@@ -95,9 +95,10 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from toolcrib.core.clock import CrossLoopLock
+    from toolcrib.core.protocols import CallNext
     from toolcrib.engine.approvals import Approvals
     from toolcrib.engine.discovery import Discovery
-    from toolcrib.engine.middleware.layer import Answer, Link
+    from toolcrib.engine.middleware.layer import Answer
     from toolcrib.engine.python_modules import PythonModules
     from toolcrib.executors.python.declarations import Declared, ToolKeys
     from toolcrib.loading.budgets import Budget
@@ -1275,7 +1276,7 @@ class Engine:
         """The secrets that were looked up so far, if any."""
         return None if self._world is None else self._world.secrets
 
-    async def _approve(self, call: Call, decision: AccessDecision, call_next: Link) -> Answer:
+    async def _approve(self, call: Call, decision: AccessDecision, call_next: CallNext) -> Answer:
         """Continue a call that a person has approved; otherwise ask, or return `needs_approval`."""
         return await self.approvals.approve(call, decision, call_next)
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from toolcrib.core.model import Answer, Call, Outcome, Result
+from toolcrib.core.model import Call, Outcome, Result
 from toolcrib.core.text import canonical
 from toolcrib.engine.access_control import HOST_NOT_ALLOWED
 from toolcrib.engine.middleware.call_failures import without_attempts
-from toolcrib.engine.middleware.layer import LayerContext, Link, may_wait, never_waits, results_of
+from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, may_wait, never_waits, results_of
 from toolcrib.security.access import AccessDecision, AccessViolation
 from toolcrib.security.redaction import redact
 
@@ -54,7 +54,6 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
 
 def _recorded(gate: ToolGate, record: Callable[[AccessViolation], None], call_next: Link) -> Link:
     """Record calls that are refused when they open a connection: a redirect may lead to a host that is not listed."""
-
     rest = results_of(call_next)
 
     async def recorded(call: Call) -> Answer:

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.model import ANSWERS, JSON, Answer, Call, Descriptor, Outcome, Result, Schema, as_result
+from toolcrib.core.model import ANSWERS, JSON, Call, Descriptor, Outcome, Result, Schema, as_result
 from toolcrib.core.protocols import BoundTool
 from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import mask_violation, without_attempts
-from toolcrib.engine.middleware.layer import LayerContext, Link, never_waits, off_loop
+from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, compile_defaults
 from toolcrib.schema.validation.json_values import (
     budget_for_bytes,

@@ -7,9 +7,9 @@ from inspect import iscoroutinefunction
 
 from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.clock import format_duration
-from toolcrib.core.model import Answer, Call, Outcome, Result, TrustedAnswer, Usage
+from toolcrib.core.model import ANSWERS, Call, Outcome, Result, Usage
 from toolcrib.engine.middleware.call_failures import may_have_acted, without_attempts
-from toolcrib.engine.middleware.layer import LayerContext, Link
+from toolcrib.engine.middleware.layer import Answer, LayerContext, Link
 
 
 def layer(context: LayerContext, call_next: Link) -> Link | None:
@@ -27,9 +27,7 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
         began = call.context.session.clock.monotonic()
         answer = call_next(call if unread else call.with_deadline(began + seconds))
         # A timer could not interrupt code that does not wait, so a call that has ended already needs none.
-        if type(answer) is TrustedAnswer or isinstance(answer, Result):
-            return answer
-        return in_time(call, answer, began)
+        return answer if isinstance(answer, ANSWERS) else in_time(call, answer, began)
 
     async def in_time(call: Call, rest: Awaitable[Answer], began: float) -> Answer:
         clock = call.context.session.clock

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
 from toolcrib.core.clock import RealClock, run_in_thread
-from toolcrib.core.model import ANSWERS, Answer, Call, Descriptor, Outcome, Result, as_result
+from toolcrib.core.model import ANSWERS, Call, Descriptor, Outcome, Result, ToolAnswer, as_result
 from toolcrib.core.protocols import BoundTool, CallNext, Clock, Middleware, Reaching
 from toolcrib.engine.middleware.call_failures import reportable
 from toolcrib.schema.validation import as_json
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from toolcrib.security.access import AccessDecision, AccessViolation
 
 T = TypeVar("T")
+Answer: TypeAlias = ToolAnswer
 Link: TypeAlias = Callable[[Call], Answer | Awaitable[Answer]]
 """A layer around the rest of its chain, or the tool itself. It returns an awaitable only for a call that may wait."""
 L = TypeVar("L", bound=Link)

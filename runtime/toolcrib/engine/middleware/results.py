@@ -9,7 +9,6 @@ from toolcrib.core.model import (
     ANSWERS,
     JSON,
     NOTHING,
-    Answer,
     Call,
     Descriptor,
     Outcome,
@@ -21,7 +20,7 @@ from toolcrib.core.model import (
 from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import format_size
 from toolcrib.engine.middleware.call_failures import hide_secrets, mask_violation, may_have_acted, reportable
-from toolcrib.engine.middleware.layer import LayerContext, Link, never_waits, off_loop, results_of
+from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop, results_of
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, json_violation
 from toolcrib.schema.validation.json_values import (
     ALIEN,

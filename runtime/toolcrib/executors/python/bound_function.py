@@ -16,7 +16,6 @@ from toolcrib.core.model import (
     ANSWERS,
     JSON,
     NOTHING,
-    Answer,
     Call,
     CallContext,
     Descriptor,
@@ -24,6 +23,7 @@ from toolcrib.core.model import (
     Partial,
     Progress,
     Result,
+    ToolAnswer,
     TrustedAnswer,
     as_result,
 )
@@ -93,7 +93,7 @@ class BoundFunction:
         answer = self.begin(call)
         return as_result(answer if isinstance(answer, ANSWERS) else await answer)
 
-    def begin(self, call: Call) -> Answer | Awaitable[Answer]:
+    def begin(self, call: Call) -> ToolAnswer | Awaitable[ToolAnswer]:
         """Run the function until it first waits; if it ends before, return the answer itself."""
         made = self._made
         args: tuple[Any, ...] = ()
@@ -114,23 +114,23 @@ class BoundFunction:
             work = made.target(*args, **named) if self._alone else self._run(call, args, named)
             awaited = work.send(None)
         except StopIteration as ended:
-            return self._answer_of(ended.value)
+            return self._answer_of(ended.value) if self._alone else ended.value
         # SystemExit must not end the program of its callers.
         except (Exception, SystemExit) as error:  # noqa: BLE001
             return self._failure(call, error)
         return self._rest(call, continued(work, awaited))
 
-    async def _rest(self, call: Call, work: Awaitable[Any]) -> Answer:
+    async def _rest(self, call: Call, work: Awaitable[Any]) -> ToolAnswer:
         try:
             value = await work
         except (Exception, SystemExit) as error:  # noqa: BLE001 -- as in `begin`
             return self._failure(call, error)
-        return self._answer_of(value)
+        return self._answer_of(value) if self._alone else value
 
-    async def _run(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    async def _run(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> ToolAnswer:
         if self._made.signature is None:
             return await self._of_instance(call, args, named)
-        return await self._value(call, partial(self._made.target, *args, **named))
+        return self._answer_of(await self._value(call, partial(self._made.target, *args, **named)))
 
     def _failure(self, call: Call, error: Exception | SystemExit) -> Result:
         """The result of a call whose function raised an exception."""
@@ -148,7 +148,7 @@ class BoundFunction:
         secrets = self._world.secrets
         return result if secrets.empty else redact_result(result, secrets)
 
-    def _answer_of(self, value: Any) -> Answer:
+    def _answer_of(self, value: Any) -> ToolAnswer:
         """The answer of a call whose function returned a value."""
         kind = self._made.result
         if kind is None or isinstance(value, Result):
@@ -168,7 +168,7 @@ class BoundFunction:
         services = RuntimeServices(self._world, self._resources, clock, in_thread=self._thread)
         return context._replace(emit=emit, services=services)
 
-    async def _of_instance(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    async def _of_instance(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> ToolAnswer:
         # Looked up in each call: a change of the config replaces the instances.
         instances = self._resources.get(self._key, self.tool.name, self._instances)
         assert isinstance(instances, ToolInstances)  # noqa: S101 -- the key is of instances only
@@ -182,8 +182,9 @@ class BoundFunction:
         except BaseException:
             await use.ended()
             raise
+        answer = self._answer_of(value)
         await use.ended()
-        return value
+        return answer
 
     def _instances(self) -> ToolInstances:
         return ToolInstances(self._made, self._config, self._policy)

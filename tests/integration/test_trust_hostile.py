@@ -66,6 +66,13 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "export": [("export", "promptpack"), ("export", "descriptor"), ("export", "descriptor", "evil_hooks")],
     "stubs": [("stubs",), ("stubs", "--out", "written.py")],
     "serve": [("serve", "mcp"), ("serve", "mcp", "--mode", "live")],
+    "approvals": [
+        ("approvals", "list"),
+        ("approvals", "show", "a"),
+        ("approvals", "approve", "a"),
+        ("approvals", "run", "a"),
+        ("approvals", "revoke", "a"),
+    ],
     "trust": [
         ("trust", "--dry-run"),
         ("trust", "--dry-run", "--json"),

@@ -86,6 +86,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._heard = heard
         self._silent = silent
         self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
         self._exited: asyncio.Future[None]
         self._lost: asyncio.Future[None]
         self._hurry: asyncio.Future[None]
@@ -134,10 +135,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         Raises:
             BrokenPipeError: The stdin is closed.
         """
-        pipe = self._pipe(0)
+        pipe = self._stdin
         if self._broken or pipe is None or pipe.is_closing():
             raise BrokenPipeError
-        cast("asyncio.WriteTransport", pipe).write(data)
+        pipe.write(data)
 
     async def room(self) -> None:
         """Wait until the write buffer has room.
@@ -233,7 +234,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Called by asyncio."""
-        if fd == 1:
+        if fd == 1:  # before `connection_made` only
             self._heard(data)
         else:
             # Twice what is reported: masking shortens the text, and a secret cut at the start is not recognized.
@@ -266,6 +267,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
         self._transport = cast("asyncio.SubprocessTransport", transport)
+        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        stdout = cast("asyncio.BaseTransport", self._transport.get_pipe_transport(1))
+        stdout.set_protocol(_Stdout(stdout.get_protocol(), self._heard))
         self.pid = self._transport.get_pid()
         _LIVE[self.mark] = (os.getpid(), self.pid)
 
@@ -312,6 +316,27 @@ class ChildProcess(asyncio.SubprocessProtocol):
             await asyncio.wait({watched}, timeout=min(left, _LOOK_AGAIN))
             if self._hurry.done() and seconds == GRACE:
                 return
+
+
+class _Stdout(asyncio.Protocol):
+    """Delivers output as soon as it is read; asyncio's own protocol does so one iteration of the event loop later.
+
+    Args:
+        own: The protocol of asyncio, which has to know when the pipe ends.
+        heard: Called with each chunk.
+    """
+
+    def __init__(self, own: asyncio.BaseProtocol, heard: Callable[[bytes], None]) -> None:
+        self._own = own
+        self._heard = heard
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        self._heard(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        self._own.connection_lost(exc)
 
 
 _LIVE: dict[str, tuple[int, int]] = {}

@@ -17,7 +17,9 @@ import pytest
 import toolcrib
 from toolcrib import Executors, Outcome, Partial, Progress, RealClock, Registry, Runtime, parse_registry
 from toolcrib.core.model import NOTHING, Content
-from toolcrib.executors.python.worker_program import ToolDescription, ToolWorker, Wire, WorkerOrder
+from toolcrib.executors.python.worker_messages import ToolDescription, WorkerOrder, encode
+from toolcrib.executors.python.worker_program import ToolWorker, Wire
+from toolcrib.executors.python.workers import WorkerPool, WorkerSettings
 
 MODULE = '''
 import asyncio, os, signal, subprocess, sys, time
@@ -82,6 +84,9 @@ def alien() -> object:
 
 def bare():
     return {1: {2, 3}}
+
+def same(text: str) -> str:
+    return text
 
 def large(n: int) -> str:
     return "x" * n
@@ -157,6 +162,22 @@ class AsyncCount(Count):
         await asyncio.sleep(0)
         self.value += given.by
         return [os.getpid(), self.value]
+
+def unwritable() -> Result:
+    return Result.failed(Outcome.TOOL_ERROR, "no", details={"a": {1}})
+
+@toolcrib.factory
+def made():
+    def inner() -> int:
+        return 1
+    return inner
+
+class Needy(toolcrib.Tool[By, int]):
+    """Needs an object of the program."""
+
+    def __init__(self, database: Any) -> None: ...
+
+    def execute(self, given: By) -> int: ...
 
 class Broken(toolcrib.Tool[By, int]):
     def initialise(self, config: Config) -> None:
@@ -317,6 +338,47 @@ def test_synchronous_callers_share_a_worker(module):
     assert asyncio.run(gone(values[0][0]))
 
 
+def test_workers_that_no_call_needs_end_except_one(module):
+    block = json.dumps({"call": f"{module}:pid", "worker": "process"})
+    settings = WorkerSettings(f"{module}:pid", block, "", (), 1 << 20, None, 3)
+
+    async def calls():
+        pool = WorkerPool(settings, str, unused=0)
+        workers = await asyncio.gather(pool.take(), pool.take())
+        request = encode("call", {}, None)
+        [first, second] = [(await worker.ask(request))[1][0] for worker in workers]
+        for worker in workers:
+            pool.give_back(worker)
+        ended = await gone(first)
+        [kept, _calls] = (await (await pool.take()).ask(request))[1]
+        await pool.aclose()
+        return ended, kept == second
+
+    assert asyncio.run(calls()) == (True, True)
+
+
+@pytest.mark.parametrize(("call", "why"), [("made", "is a factory"), ("Needy", "needs `database`")])
+def test_what_needs_objects_of_the_program_is_refused_in_workers(module, call, why):
+    result = run(module, call, more=OPEN)
+    assert result.outcome is Outcome.UNAVAILABLE
+    assert why in result.message
+    assert "a worker has none of the objects of the program" in result.message
+
+
+def test_a_factory_that_a_program_adds_is_refused_in_workers(module):
+    function = importlib.import_module(module).made
+    runtime = Runtime(Registry())
+    with pytest.raises(toolcrib.DocumentError, match="cannot import") as refused:
+        runtime.add(toolcrib.factory(worker="process")(function))
+    assert [each.code for each in refused.value.problems] == ["not_importable"]
+
+
+def test_messages_larger_than_a_pipe_cross_in_both_directions(module):
+    text = "\u00e9\n" * 150_000
+    result = run(module, "same", {"text": text}, OPEN)
+    assert result.value == text
+
+
 def test_a_deadline_during_the_start_leaves_a_worker_for_the_next_call(module):
     async def calls():
         async with tools(tool(module, "pid", f"timeout: 1ms\n{OPEN}")) as runtime:
@@ -410,6 +472,7 @@ def test_a_worker_answers_a_call(worker, call, arguments, answer):
         ("bare", {}, "unwritable", "got the key 1"),
         ("failing", {"key": "k"}, "raised", "KeyError"),
         ("Broken", {}, "uninitialised", "ConnectionError"),
+        ("unwritable", {}, "raised", "TypeError"),
     ],
 )
 def test_a_worker_tells_what_went_wrong(worker, call, arguments, kind, said):

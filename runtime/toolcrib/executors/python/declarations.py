@@ -291,7 +291,11 @@ class Implementation(NamedTuple):
             UnreadableValue: Arguments are missing, or their types refuse them.
         """
         if self.signature is not None:
-            return (), self.signature.read(arguments)
+            read = self.signature.joint or self.signature.read
+            try:
+                return (), read(arguments)
+            except ValueError:
+                return (), self.signature.read(arguments)  # finds out which argument is wrong
         assert self.input is not None  # noqa: S101 -- one of the two is set
         return (self.input.read(arguments),), {}
 

@@ -1,92 +1,42 @@
 """The program of a worker process, which runs one tool and one call at a time.
 
-The runtime writes messages to its stdin and reads its answers from its stdout: JSON arrays, one per line, whose first item
-is the kind. Code of the tool that prints writes to stderr instead, and reads an empty stdin.
-
-| from the runtime | meaning |
-|---|---|
-| `start, order` | Import the tool; `order` has the fields of `WorkerOrder`. |
-| `call, arguments, context` | Run a call. |
-| `secret, value, code, message` | The secret that a call asked for; null and why not if there is none. |
-
-| from the worker | meaning |
-|---|---|
-| `ready, description` | The tool is imported; `description` has the fields of `ToolDescription`. With problems, the worker ends. |
-| `refused, code, message` | The tool cannot be a tool. |
-| `progress ...`, `partial, content` | The call reports progress. |
-| `secret, name` | The call asks for a secret. |
-| `value, value`, `result, fields`, `invalid, violations`, `unwritable, message`, `too_large, bytes` | The call ended. |
-| `cancelled`, `missing_secret, message` | The call cancelled itself, or there is no such secret. |
-| `raised, class, text, traceback`, `uninitialised, class, text, traceback` | An exception ended it. |
+`worker_messages` has the messages. Code of the tool that prints writes to stderr instead, and reads an empty stdin.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import os
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError, Problem
 from toolcrib.core.hooks import import_object
-from toolcrib.core.model import JSON, CallContext, Partial, Progress, Result, Schema
+from toolcrib.core.model import CallContext, Partial, Progress, Result
 from toolcrib.executors.python.bound_function import exhaust, last_value, text_of
 from toolcrib.executors.python.declarations import Implementation, implementation_of, is_asynchronous
 from toolcrib.executors.python.factories import is_factory
 from toolcrib.executors.python.instances import InitialiseFailed, ToolInstances
 from toolcrib.executors.python.signatures import is_generator
+from toolcrib.executors.python.worker_messages import (
+    ToolDescription,
+    WorkerOrder,
+    decode,
+    encode,
+    encode_plain,
+    result_as_json,
+)
 from toolcrib.schema.from_types import UnreadableValue, UnwritableValue
-from toolcrib.schema.validation import as_json
+from toolcrib.schema.validation import Violation, as_json
 
-_ENCODE: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
 _CHUNK = 1 << 16
-
-
-class WorkerOrder(NamedTuple):
-    """What a worker runs.
-
-    Attributes:
-        call: `module:name` of the function or class.
-        block: The block `python`.
-        schema: The input schema of the descriptor; None if the function provides it.
-        output_size: Maximum size of a result in bytes.
-    """
-
-    call: str
-    block: Mapping[str, JSON]
-    schema: Schema | None
-    output_size: int
-
-
-class ToolDescription(NamedTuple):
-    """What a worker finds out about its tool.
-
-    Attributes:
-        text: The description in the docstring.
-        input_schema: JSON Schema of the arguments.
-        output_schema: JSON Schema of the result; None if it is not declared.
-        context: Whether calls receive the context.
-        problem_fields: The fields of each problem.
-    """
-
-    text: str
-    input_schema: dict[str, JSON]
-    output_schema: dict[str, JSON] | None
-    context: bool
-    problem_fields: list[tuple[Any, ...]]
-
-    @property
-    def problems(self) -> list[Problem]:
-        """What does not fit the descriptor."""
-        return [Problem(*fields) for fields in self.problem_fields]
 
 
 class Wire:
@@ -100,7 +50,6 @@ class Wire:
     def __init__(self, reading: int, writing: int) -> None:
         self.reading = reading
         self._writing = writing
-        self._rest = b""
         self._lock = threading.Lock()
 
     @classmethod
@@ -114,34 +63,30 @@ class Wire:
         os.dup2(2, 1)
         return wire
 
-    @property
-    def pending(self) -> bool:
-        """Whether a message was read ahead."""
-        return b"\n" in self._rest
-
     def read(self) -> list[Any] | None:
         """The next message; None at the end."""
-        rest, chunks = self._rest, []
-        while b"\n" not in rest:
-            chunks.append(rest)
-            rest = os.read(self.reading, _CHUNK)
-            if not rest:
-                return None
-        line, _newline, self._rest = rest.partition(b"\n")
-        message: list[Any] = json.loads(b"".join([*chunks, line]))
-        return message
+        # The runtime sends its next message only after the answer to this one, so there is nothing behind the line.
+        line = os.read(self.reading, _CHUNK)
+        if line[-1:] != b"\n":
+            chunks = [line]
+            while line[-1:] != b"\n":
+                line = os.read(self.reading, _CHUNK)
+                if not line:
+                    return None
+                chunks.append(line)
+            line = b"".join(chunks)
+        return decode(line)
 
     def write(self, *message: Any) -> None:
         """Send a message."""
-        self.send(_ENCODE(message))
+        self.send(encode(*message))
 
-    def send(self, text: str) -> None:
+    def send(self, line: bytes) -> None:
         """Send an encoded message."""
-        data = memoryview(f"{text}\n".encode())
         # Threads of the tool may report progress at the same time.
         with self._lock:
-            while data:
-                data = data[os.write(self._writing, data) :]
+            while (sent := os.write(self._writing, line)) < len(line):
+                line = line[sent:]
 
 
 class WorkerSession:
@@ -174,6 +119,14 @@ class WorkerSession:
 
 class _NoSecret(Exception):
     """The runtime has no such secret."""
+
+
+class _Refused(Exception):
+    """The types of the function refuse the arguments."""
+
+    def __init__(self, violations: Sequence[Violation]) -> None:
+        super().__init__()
+        self.violations = violations
 
 
 class WorkerServices:
@@ -233,9 +186,11 @@ class ToolWorker:
         self._services = WorkerServices(wire)
         self._loop = asyncio.new_event_loop()
         self._made: Implementation
-        self._order: WorkerOrder
+        self._most = 0
         self._instances: ToolInstances | None = None
         self._generator = False
+        self._next: asyncio.Future[list[Any] | None]
+        self._listening = False
 
     def run(self) -> None:
         """Serve the runtime until it closes its end."""
@@ -247,7 +202,7 @@ class ToolWorker:
                 self._loop.run_until_complete(self._serve())
             else:
                 while (message := self._wire.read()) is not None:
-                    self._answer(message)
+                    self._wire.send(self._answer(message))
             if self._instances is not None:
                 self._loop.run_until_complete(self._instances.aclose())
         finally:
@@ -255,7 +210,7 @@ class ToolWorker:
             self._loop.close()
 
     def _start(self, order: WorkerOrder) -> bool:
-        self._order = order
+        self._most = 6 * order.output_size + 64
         try:
             self._made = made = _imported(order)
         except ConfigurationError as error:
@@ -274,114 +229,97 @@ class ToolWorker:
         return True
 
     async def _serve(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
-            if not self._wire.pending:
-                await self._readable()
-            message = self._wire.read()
+            self._next = loop.create_future()
+            if not self._listening:
+                loop.add_reader(self._wire.reading, self._readable)
+                self._listening = True
+            message = await self._next
             if message is None:
                 return
-            self._send(await self._answered(message))
+            self._wire.send(await self._answered(message))
 
-    async def _readable(self) -> None:
-        loop = asyncio.get_running_loop()
-        ready = loop.create_future()
-        # Removed during calls, so that `WorkerServices.secret` can read its answer.
-        loop.add_reader(self._wire.reading, ready.set_result, None)
-        try:
-            await ready
-        finally:
-            loop.remove_reader(self._wire.reading)
+    def _readable(self) -> None:
+        if not self._next.done():
+            self._next.set_result(self._wire.read())
+        else:
+            # During a call, `WorkerServices.secret` reads its answer. Or the runtime has ended, which the end of
+            # the call finds out.
+            self._loop.remove_reader(self._wire.reading)
+            self._listening = False
 
-    def _answer(self, message: list[Any]) -> None:
+    def _answer(self, message: list[Any]) -> bytes:
         """Run a call of a synchronous function, outside of the event loop, which it may not know."""
-        prepared = self._prepared(message)
-        if isinstance(prepared, tuple):
-            self._send(prepared)
-            return
         taken = None
         try:
+            args, named = self._read(message)
             if self._instances is not None:
                 taken = self._instances.ready or self._loop.run_until_complete(self._instances.take())
-            answer = self._run(prepared, taken)
+            answer = self._run(args, named, taken)
             if inspect.isawaitable(answer):
                 answer = self._loop.run_until_complete(_awaited(answer))
-            ended = self._written(answer)
+            return self._written(answer)
         # The code is the user's, and an asynchronous function may cancel itself.
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001
-            ended = _raised(error)
+            return encode(*_raised(error))
         finally:
             # A shared instance is never given back: it is in use as long as the worker lives.
             if taken is not None and self._instances is not None and taken is not self._instances.ready:
                 self._loop.run_until_complete(_given_back(self._instances, taken))
-        self._send(ended)
 
-    async def _answered(self, message: list[Any]) -> tuple[Any, ...]:
+    async def _answered(self, message: list[Any]) -> bytes:
         """Run a call of an asynchronous function."""
-        prepared = self._prepared(message)
-        if isinstance(prepared, tuple):
-            return prepared
         taken = None
         try:
+            args, named = self._read(message)
             if self._instances is not None:
                 taken = self._instances.ready or await self._instances.take()
-            answer = self._run(prepared, taken)
+            answer = self._run(args, named, taken)
             return self._written(await answer if inspect.isawaitable(answer) else answer)
         except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 -- as above
-            return _raised(error)
+            return encode(*_raised(error))
         finally:
             if taken is not None and self._instances is not None and taken is not self._instances.ready:
                 await _given_back(self._instances, taken)
 
-    def _prepared(self, message: list[Any]) -> Callable[..., Any] | tuple[Any, ...]:
-        """The function with its arguments; or the answer to a call that its types refuse."""
+    def _read(self, message: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The positional and the named arguments of a call."""
         _kind, arguments, context = message
         made = self._made
         try:
             args, named = made.read(arguments)
         except UnreadableValue as error:
-            return "invalid", error.violations
+            raise _Refused(error.violations) from None
         if made.contexts:
             named |= dict.fromkeys(made.contexts, self._context(context))
-        return partial(_called, args, named)
+        return args, named
 
-    def _run(self, prepared: Callable[..., Any], taken: Any) -> Any:
+    def _run(self, args: tuple[Any, ...], named: dict[str, Any], taken: Any) -> Any:
         function = self._made.target if taken is None else taken.execute
         if not self._generator:
-            return prepared(function)
+            return function(*args, **named)
         if is_asynchronous(self._made.function):
-            return last_value(prepared(function), self._emit)
-        return exhaust(partial(prepared, function), self._emit)
+            return last_value(function(*args, **named), self._emit)
+        return exhaust(partial(function, *args, **named), self._emit)
 
-    def _written(self, value: Any) -> tuple[Any, ...]:
-        if isinstance(value, Result):
-            return "result", value
+    def _written(self, value: Any) -> bytes:
+        """The message with what a function returned."""
         declared = self._made.result
-        try:
-            return "value", value if declared is None else declared.write(value)
-        except UnwritableValue as error:
-            return "unwritable", str(error)
-
-    def _send(self, message: tuple[Any, ...]) -> None:
-        kind = message[0]
-        if kind == "value":
-            value: Any = message[1]
-            if self._made.result is None:
-                value, fault = as_json(value)
-                if fault is not None:
-                    self._wire.write("unwritable", f"expected {fault.expected}, got {fault.got}")
-                    return
-            text = _ENCODE(("value", value))
-            # The runtime counts the bytes of the value in UTF-8; escapes can make this text six times longer.
-            if len(text) > 6 * self._order.output_size + 64:
-                self._wire.write("too_large", len(text))
-                return
-            self._wire.send(text)
-        elif kind == "result":
-            self._wire.write("result", result_as_json(message[1]))
-        elif kind == "invalid":
-            self._wire.write("invalid", [tuple(each) for each in message[1]])
+        if isinstance(value, Result):
+            return encode("result", result_as_json(value))
+        if declared is None:
+            value, fault = as_json(value)
+            if fault is not None:
+                return encode("unwritable", f"expected {fault.expected}, got {fault.got}")
         else:
-            self._wire.write(*message)
+            try:
+                value = declared.write(value)
+            except UnwritableValue as error:
+                return encode("unwritable", str(error))
+        line = encode_plain("value", value)
+        # The runtime counts the bytes of the value in UTF-8; escapes can make this line six times longer.
+        return line if len(line) <= self._most else encode("too_large", len(line) - 1)
 
     def _context(self, said: list[Any]) -> CallContext:
         name, seed, correlation, user, caller, grants, trace, own = said
@@ -429,10 +367,6 @@ def _own_frames(error: Exception) -> TracebackType | None:
     return frames
 
 
-def _called(args: tuple[Any, ...], named: Mapping[str, Any], function: Callable[..., Any]) -> Any:
-    return function(*args, **named)
-
-
 async def _awaited(answer: Any) -> Any:
     return await answer
 
@@ -448,26 +382,13 @@ def _raised(error: BaseException) -> tuple[Any, ...]:
         return ("cancelled",)
     if isinstance(error, _NoSecret):
         return "missing_secret", str(error)
+    if isinstance(error, _Refused):
+        return "invalid", [tuple(each) for each in error.violations]
     kind = "raised"
     if isinstance(error, InitialiseFailed):
         kind, error = "uninitialised", cast("Exception", error.__cause__)
     trace = "".join(traceback.format_exception(error))
     return kind, type(error).__name__, text_of(error), trace
-
-
-def result_as_json(result: Result) -> list[JSON]:
-    """A complete result as JSON, for `result_from_json`."""
-    error = None if result.error is None else result.error.as_json()
-    content: list[JSON] = [part.as_json() for part in result.content]
-    return [
-        result.outcome.value,
-        result.value,
-        content,
-        result.message,
-        error,
-        dict(result.meta),
-        result.raw_value,
-    ]
 
 
 def description_of(made: Implementation, problems: Sequence[Problem] = ()) -> ToolDescription:

@@ -19,15 +19,16 @@ from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady
 from toolcrib.core.hooks import import_folders
 from toolcrib.core.model import (
     JSON,
-    NOTHING,
     Call,
     Content,
     Descriptor,
-    Failure,
     Outcome,
     Partial,
     Progress,
     Result,
+    ToolAnswer,
+    TrustedAnswer,
+    as_result,
 )
 from toolcrib.core.process_tree import memory_of
 from toolcrib.core.text import format_size
@@ -35,15 +36,20 @@ from toolcrib.executors.python.bound_function import refused_arguments, unwritab
 from toolcrib.executors.python.declarations import MODE
 from toolcrib.executors.python.instances import ResourceTable
 from toolcrib.executors.python.services import read_secret
-from toolcrib.executors.python.worker_program import ToolDescription
+from toolcrib.executors.python.worker_messages import (
+    ToolDescription,
+    decode,
+    encode,
+    encode_plain,
+    result_from_json,
+)
 from toolcrib.schema.validation import Violation
+from toolcrib.schema.validation.json_values import DEPTH, SMALL, budget_for_bytes, remaining_budget
 from toolcrib.security.redaction import Redactor, redact_result
 from toolcrib.security.secrets import MissingSecret
 
 if TYPE_CHECKING:
     from toolcrib.servers.environment import NetworkEnvironment
-
-_ENCODE: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -55,6 +61,9 @@ _LOOK = 0.02
 
 _LAST_OUTPUT = 1.0
 """Seconds to wait for the last output of a worker that has exited."""
+
+_UNUSED = 60.0
+"""Seconds after which an idle worker ends, unless it is the only one."""
 
 _SHOWN = 1000
 """Characters of stderr in a message."""
@@ -90,7 +99,7 @@ class WorkerSettings(NamedTuple):
             "schema": json.loads(self.schema) if self.schema else None,
             "output_size": self.output_size,
         }
-        return f"{_ENCODE(('start', order))}\n".encode()
+        return encode("start", order)
 
 
 class WorkerFailure(Exception):
@@ -130,6 +139,8 @@ class WorkerProcess:
 
     Attributes:
         description: What the types of its tool say; once it is ready.
+        fits: Whether its tool fits the descriptor; once it is ready.
+        idle_since: When its last call ended, on the clock of the event loop.
         failure: How it ended; None while it runs.
     """
 
@@ -143,6 +154,8 @@ class WorkerProcess:
         self._watch: asyncio.TimerHandle | None = None
         self._started = False
         self.description: ToolDescription
+        self.fits = False
+        self.idle_since = 0.0
         self.failure: WorkerFailure | None = None
 
     async def start(self) -> None:
@@ -171,11 +184,14 @@ class WorkerProcess:
         if message[0] == "refused":
             raise WorkerFailure(self._hide(message[2]), kind=message[1])
         self.description = ToolDescription(*message[1])
+        self.fits = not self.description.problem_fields
 
-    async def ask(
+    def ask(
         self, request: bytes, hear: Callable[[list[Any]], None] = lambda _message: None
-    ) -> list[Any]:
-        """Send a message, and return the answer that ends it.
+    ) -> asyncio.Future[list[Any]]:
+        """Send a message. The future receives the answer that ends it, or a `WorkerFailure`.
+
+        Whoever stops waiting for the answer has to kill the worker.
 
         Args:
             request: The encoded message.
@@ -183,40 +199,33 @@ class WorkerProcess:
 
         Raises:
             BrokenPipeError: The process ended before the message was sent.
-            WorkerFailure: The process ended before it answered.
         """
         if self.failure is not None:
             raise BrokenPipeError
-        reply: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._reply = reply
-        self._hear = hear
         self._child.write(request)
+        self._hear = hear
+        self._reply = reply = asyncio.get_running_loop().create_future()
         if self._settings.memory is not None:
             self._look()
-        try:
-            return await reply
-        finally:
-            self._reply = None
-            if reply.done() and not reply.cancelled():
-                reply.exception()  # seen, also if the call was cancelled just when the worker ended
-            if self._watch is not None:
-                self._watch.cancel()
+        return reply
 
     async def _exit(self) -> list[Any]:
         if self.failure is not None:
             raise self.failure
-        reply: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        self._reply = reply
-        return await reply
+        self._reply = reply = asyncio.get_running_loop().create_future()
+        answer: list[Any] = await reply
+        return answer
 
     def send(self, *message: Any) -> None:
         """Answer a question of the running call."""
-        self._child.write(f"{_ENCODE(message)}\n".encode())
+        self._child.write(encode(*message))
 
     def kill(self) -> None:
         """Kill the process and everything that it started, without waiting."""
         if self.failure is None:
             self.failure = WorkerFailure(kind="worker_died", message="was terminated")
+        if self._watch is not None:
+            self._watch.cancel()
         if self._started:
             self._child.kill()
 
@@ -232,17 +241,22 @@ class WorkerProcess:
         return text if len(text) <= _SHOWN else f"...{text[-_SHOWN:]}"
 
     def _heard(self, data: bytes) -> None:
-        if b"\n" not in data:
-            self._rest.append(data)
-            return
-        *lines, rest = b"".join([*self._rest, data]).split(b"\n")
-        self._rest = [rest] if rest else []
+        *lines, rest = data.split(b"\n")
+        if self._rest and lines:
+            lines[0] = b"".join([*self._rest, lines[0]])
+            self._rest = []
+        if rest:
+            self._rest.append(rest)
         for line in lines:
-            message = json.loads(line)
+            message = decode(line)
             if message[0] in _EVENTS:
                 self._hear(message)
-            elif self._reply is not None and not self._reply.done():
-                self._reply.set_result(message)
+                continue
+            reply, self._reply = self._reply, None
+            if self._watch is not None:
+                self._watch.cancel()
+            if reply is not None and not reply.done():
+                reply.set_result(message)
 
     def _silent(self) -> None:
         """Called when the process exits or its output ends."""
@@ -260,8 +274,11 @@ class WorkerProcess:
             return
         if self.failure is None:
             self.failure = WorkerFailure(kind="worker_died", message=self._child.describe_end())
+        if self._watch is not None:
+            self._watch.cancel()
         if self._reply is not None and not self._reply.done():
             self._reply.set_exception(self.failure)
+            self._reply.exception()  # seen, also if the call is cancelled now
 
     def _look(self) -> None:
         """Measure the memory, and kill the process if it exceeds the limit."""
@@ -283,12 +300,15 @@ class WorkerPool:
     Args:
         settings: What they run.
         hide: Masks secrets in their stderr.
+        unused: Seconds after which an idle worker ends, unless it is the only one.
     """
 
-    def __init__(self, settings: WorkerSettings, hide: Callable[[str], str]) -> None:
+    def __init__(self, settings: WorkerSettings, hide: Callable[[str], str], unused: float = _UNUSED) -> None:
         self._settings = settings
         self._hide = hide
-        self._idle: list[WorkerProcess] = []
+        self._unused = unused
+        self._idle: list[WorkerProcess] = []  # in the order in which their last calls ended
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._all: set[WorkerProcess] = set()
         self._ending: set[WorkerProcess] = set()
         self._starting: set[asyncio.Task[WorkerProcess]] = set()
@@ -304,8 +324,13 @@ class WorkerPool:
             DocumentError: Its tool does not fit the descriptor.
         """
         await self._free.acquire()
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.failure is None:
+                return worker
+            self._end(worker)
         try:
-            return self._warm() or await self._new()
+            return await self._new()
         except BaseException:
             self._free.release()
             raise
@@ -315,20 +340,9 @@ class WorkerPool:
         self._free.release()
         self._settle(worker)
 
-    def _warm(self) -> WorkerProcess | None:
-        while self._idle:
-            worker = self._idle.pop()
-            if worker.failure is None and not worker.description.problems:
-                return worker
-            worker.kill()
-            self._settle(worker)
-        return None
-
     async def _new(self) -> WorkerProcess:
         worker = await self._new_when_ready()
-        if worker.description.problems:
-            # It has ended by itself, and the next call asks another one.
-            worker.kill()
+        if not worker.fits:
             self._settle(worker)
             raise DocumentError(worker.description.problems)
         return worker
@@ -373,10 +387,29 @@ class WorkerPool:
 
     def _settle(self, worker: WorkerProcess) -> None:
         """Keep a worker for the next call, or end it."""
+        if not worker.fits:
+            worker.kill()  # it has ended by itself, and the next call asks another one
         if worker.failure is None and not self._closed:
+            worker.idle_since = asyncio.get_running_loop().time()
             self._idle.append(worker)
+            if self._idle_timer is None:
+                self._watch_idle()
         else:
             self._end(worker)
+
+    def _watch_idle(self) -> None:
+        """Set a timer if there are several idle workers."""
+        if len(self._idle) > 1:
+            at = self._idle[0].idle_since + self._unused
+            self._idle_timer = asyncio.get_running_loop().call_at(at, self._end_unused)
+
+    def _end_unused(self) -> None:
+        """End the workers that no call has needed for some time, except one."""
+        self._idle_timer = None
+        now = asyncio.get_running_loop().time()
+        while len(self._idle) > 1 and self._idle[0].idle_since + self._unused <= now:
+            self._end(self._idle.pop(0))
+        self._watch_idle()
 
     def _end(self, worker: WorkerProcess) -> None:
         if worker not in self._ending:
@@ -430,12 +463,16 @@ class Workers:
     Args:
         settings: What they run.
         hide: Masks secrets in their stderr.
+
+    Attributes:
+        pool: Returns the pool of the running loop.
     """
 
     def __init__(self, settings: WorkerSettings, hide: Callable[[str], str]) -> None:
         from toolcrib.http.client import PerLoop  # noqa: PLC0415 -- few tools have workers
 
         self._pools = PerLoop(lambda: self._made(settings, hide))
+        self.pool = self._pools.get
         self._opened: list[tuple[asyncio.AbstractEventLoop, WorkerPool]] = []
 
     def _made(self, settings: WorkerSettings, hide: Callable[[str], str]) -> WorkerPool:
@@ -443,10 +480,6 @@ class Workers:
         self._opened = [each for each in self._opened if not each[0].is_closed()]
         self._opened.append((asyncio.get_running_loop(), pool))
         return pool
-
-    async def pool(self) -> WorkerPool:
-        """The pool of the running loop."""
-        return await self._pools.get()
 
     @property
     def empty(self) -> bool:
@@ -492,9 +525,14 @@ class BoundWorker:
         self._settings = settings
         self._resources = resources
         self._world = world
+        self._room = min(SMALL, budget_for_bytes(tool.limits.output_size))
 
     async def execute(self, call: Call) -> Result:
         """Run the call in a worker. A cancellation kills the worker with everything that it started."""
+        return as_result(await self.begin(call))
+
+    async def begin(self, call: Call) -> ToolAnswer:
+        """The same, with the answer as the layers take it."""
         # Looked up in each call: a change of the config replaces the workers.
         workers = self._resources.get(self._settings, self.tool.name, self._workers)
         assert isinstance(workers, Workers)  # noqa: S101 -- the key is of workers only
@@ -510,13 +548,18 @@ class BoundWorker:
         except asyncio.CancelledError:
             record_progress(call.id, attempts=call.attempt, reached=progress.sent)
             raise
-        return self._result(call, message)
+        kind, *rest = message
+        secrets = self._world.secrets
+        if kind == "value" and secrets.empty and remaining_budget(rest[0], DEPTH, self._room) >= 0:
+            return TrustedAnswer(rest[0])
+        result = Result.ok(rest[0]) if kind == "value" else self._unusual(call, kind, rest)
+        return result if secrets.empty else redact_result(result, secrets)
 
     async def _answer(self, call: Call, pool: WorkerPool, progress: _Progress) -> list[Any]:
         while True:
             worker = await pool.take()
             try:
-                request = f"{_ENCODE(_request(call, worker.description))}\n".encode()
+                request = _request(call, worker.description)
                 progress.sent = True
                 return await worker.ask(request, partial(self._happened, call, worker))
             except BrokenPipeError:
@@ -570,12 +613,6 @@ class BoundWorker:
             return Result.failed(Outcome.UNKNOWN_OUTCOME, message, code=error.code, details=acted)
         return Result.failed(Outcome.UNAVAILABLE, _not_started(name, error), code=error.code)
 
-    def _result(self, call: Call, message: list[Any]) -> Result:
-        kind, *rest = message
-        result = Result.ok(rest[0]) if kind == "value" else self._unusual(call, kind, rest)
-        secrets = self._world.secrets
-        return redact_result(result, secrets) if secrets.known else result
-
     def _unusual(self, call: Call, kind: str, rest: list[Any]) -> Result:
         name = self.tool.name
         if kind == "result":
@@ -614,9 +651,9 @@ class _Progress:
     sent = False
 
 
-def _request(call: Call, description: ToolDescription) -> tuple[Any, ...]:
+def _request(call: Call, description: ToolDescription) -> bytes:
     if not description.context:
-        return "call", call.arguments, None
+        return encode_plain("call", call.arguments, None)
     context = call.context
     session = context.session
     said = (
@@ -629,26 +666,12 @@ def _request(call: Call, description: ToolDescription) -> tuple[Any, ...]:
         dict(context.trace),
         context.correlation,
     )
-    return "call", call.arguments, said
+    return encode_plain("call", call.arguments, said)
 
 
 def _violation(fields: list[Any]) -> Violation:
     found = Violation(*fields)
     return found._replace(path=tuple(found.path))
-
-
-def result_from_json(fields: list[Any]) -> Result:
-    """The result that `result_as_json` wrote."""
-    outcome, value, content, message, error, meta, raw_value = fields
-    return Result(
-        Outcome(outcome),
-        value,
-        tuple(Content(**part) for part in content),
-        message,
-        None if error is None else Failure(**error),
-        meta=meta or NOTHING,
-        raw_value=raw_value,
-    )
 
 
 def describe(settings: WorkerSettings, hide: Callable[[str], str], within: float) -> ToolDescription:

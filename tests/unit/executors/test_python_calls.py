@@ -126,7 +126,8 @@ def test_an_exception_becomes_a_tool_error_without_secrets(caplog):
         toolcrib.tool(
             schema={
                 "type": "object",
-                "properties": {"key": {"type": "string", "writeOnly": True, "format": "password"}},
+                "properties": {"key": {"type": "string", "writeOnly": True, "format": "password"}, "n": {}},
+                "required": ["key", "n"],
             },
         )(secretive),
         {"key": "hunter22", "n": 1},

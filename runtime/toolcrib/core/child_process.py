@@ -16,11 +16,22 @@ import atexit
 import os
 import secrets
 import signal
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import cast
 
 from toolcrib.core.file_descriptors import readable
+from toolcrib.core.measured_process import AVAILABLE, MeasuredProcess
+from toolcrib.core.process_limits import (
+    NO_PROCESS_LIMITS,
+    UNKNOWN_USAGE,
+    ProcessLimits,
+    ProcessUsage,
+    restrict_process,
+)
 from toolcrib.core.process_tree import ORPHAN_REAPER, find_processes, signal_processes
+from toolcrib.core.sandbox import Sandbox, has_started
 
 MARK = "TOOLCRIB_CHILD"
 """Environment variable that marks a child and its descendants. Its value includes the marks of its ancestors."""
@@ -73,6 +84,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
     Args:
         heard: Called with each chunk of its stdout.
         silent: Called when its stdout ends, and when it exits; `code` and `deaf` tell them apart.
+        sandbox: Its sandbox; None for none. The system ends the descendants of a process in a sandbox with it, so that
+            they are not looked for.
 
     Attributes:
         mark: The mark in its environment.
@@ -82,8 +95,13 @@ class ChildProcess(asyncio.SubprocessProtocol):
         stderr: The last `2 * SAID` bytes of its stderr.
     """
 
-    def __init__(self, heard: Callable[[bytes], None], silent: Callable[[], None]) -> None:
+    def __init__(
+        self, heard: Callable[[bytes], None], silent: Callable[[], None], *, sandbox: Sandbox | None = None
+    ) -> None:
         self._heard = heard
+        self._sandbox = sandbox
+        self._status = -1
+        self._told = b""
         self._silent = silent
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
@@ -99,7 +117,16 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self.deaf = False
         self.stderr = b""
 
-    async def start(self, program: str, args: Sequence[str], *, env: Mapping[str, str], cwd: str) -> None:
+    async def start(
+        self,
+        program: str,
+        args: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: str,
+        limits: ProcessLimits | None = None,
+        stdin: bool = True,
+    ) -> None:
         """Start the process.
 
         Args:
@@ -107,6 +134,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             args: Its arguments.
             env: Its environment; the mark is added.
             cwd: Its working directory.
+            limits: Its limits; with them, it is measured (`usage`) where the system permits it.
+            stdin: Whether it has a stdin; without it, it reads the end of file.
 
         Raises:
             OSError: The system does not start it.
@@ -116,18 +145,60 @@ class ChildProcess(asyncio.SubprocessProtocol):
         env = {**env, MARK: f"{above}.{self.mark}" if above else self.mark}
         loop = asyncio.get_running_loop()
         self._exited, self._lost, self._hurry = (loop.create_future() for _ in range(3))
-        # Before the start: our process may be killed at any moment after it.
-        ORPHAN_REAPER.add(self.mark)
+        argv, inherited = [program, *args], ()
+        if self._sandbox is None:
+            # Before the start: our process may be killed at any moment after it.
+            ORPHAN_REAPER.add(self.mark)
+        else:
+            self._status, *inherited = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            home = env.get("HOME", "")
+            argv = [
+                self._sandbox.program,
+                *self._sandbox.arguments(argv, cwd=cwd, home=home, status=inherited[0]),
+            ]
         try:
-            await loop.subprocess_exec(lambda: self, program, *args, env=env, cwd=cwd, start_new_session=True)
+            if limits is not None and AVAILABLE:
+                await MeasuredProcess.start(self, argv, env=env, cwd=cwd, stdin=stdin, inherited=inherited)
+                if limits is not NO_PROCESS_LIMITS:
+                    restrict_process(self.pid, limits)
+            else:
+                pipe = subprocess.PIPE if stdin else subprocess.DEVNULL
+                await loop.subprocess_exec(
+                    lambda: self,
+                    *argv,
+                    env=env,
+                    cwd=cwd,
+                    start_new_session=True,
+                    stdin=pipe,
+                    pass_fds=tuple(inherited),
+                )
         except (OSError, ValueError):
-            ORPHAN_REAPER.remove(self.mark)
+            self._forget()
             raise
         except asyncio.CancelledError:
             # asyncio kills the process, but not its descendants.
             self.kill()
-            ORPHAN_REAPER.remove(self.mark)
+            self._forget()
             raise
+        finally:
+            for number in inherited:
+                os.close(number)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a process that has ended was started by its sandbox; always true without one."""
+        # A sandbox that was killed reports nothing.
+        if self._sandbox is None or (self.code or 0) < 0:
+            return True
+        if self._status >= 0:
+            with suppress(BlockingIOError):
+                self._told += os.read(self._status, 65536)
+        return has_started(self._told)
+
+    @property
+    def usage(self) -> ProcessUsage:
+        """What the process used, with the descendants that it waited for; unknown until it has ended."""
+        return self._transport.usage if isinstance(self._transport, MeasuredProcess) else UNKNOWN_USAGE
 
     def write(self, data: bytes) -> None:
         """Write bytes to stdin; they are buffered until the process reads them.
@@ -139,6 +210,16 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self._broken or pipe is None or pipe.is_closing():
             raise BrokenPipeError
         pipe.write(data)
+
+    def close_stdin(self) -> None:
+        """Close stdin once it has taken what was written."""
+        pipe = self._pipe(0)
+        if pipe is not None:
+            pipe.close()
+
+    async def exited(self) -> None:
+        """Wait until the process has exited."""
+        await asyncio.wait({self._exited})
 
     async def room(self) -> None:
         """Wait until the write buffer has room.
@@ -191,9 +272,16 @@ class ChildProcess(asyncio.SubprocessProtocol):
                     break
             raise
         finally:
-            # Without this the reaper would run as long as this process does.
-            _LIVE.pop(self.mark, None)
+            self._forget()
+
+    def _forget(self) -> None:
+        # Without this the reaper would run as long as this process does.
+        _LIVE.pop(self.mark, None)
+        if self._sandbox is None:
             ORPHAN_REAPER.remove(self.mark)
+        elif self._status >= 0:
+            os.close(self._status)
+            self._status = -1
 
     async def gone(self, seconds: float) -> None:
         """Wait until the process has exited and its output was read, at most `seconds`."""
@@ -286,12 +374,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
 
     def _send(self, number: int) -> bool:
         """Send a signal to all remaining processes; whether there were any."""
+        if self._sandbox is not None:
+            if self.code is not None or self._transport is None:
+                return False
+            self._transport.send_signal(number)
+            return True
         return signal_processes(self.pid, self.mark, number, running=self.code is None)
 
     async def _wound_down(self) -> None:
-        stdin = self._pipe(0)
-        if stdin is not None:
-            stdin.close()
+        self.close_stdin()
         # A child that blocks on a full stdout pipe could not exit.
         self.listen(True)
         await asyncio.wait({self._exited, self._hurry}, timeout=GRACE, return_when=asyncio.FIRST_COMPLETED)
@@ -310,7 +401,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while (left := deadline - loop.time()) > 0 and (
-            self.code is None or find_processes(self.pid, self.mark)
+            self.code is None or (self._sandbox is None and find_processes(self.pid, self.mark))
         ):
             watched = self._exited if self.code is None else loop.create_future()
             await asyncio.wait({watched}, timeout=min(left, _LOOK_AGAIN))

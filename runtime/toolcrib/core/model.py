@@ -135,15 +135,28 @@ class Failure(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """Attempts and duration of a call.
+    """Attempts and duration of a call, and what its process used as the system measured it; None if unknown.
 
     Attributes:
         attempts: Number of attempts; 0 if the call ended before the first.
         duration: Seconds on the session's clock, including queueing and all attempts.
+        memory: Peak memory of the process in bytes.
+        cpu_time: Seconds of processor time of the process and of those that it started.
+        written_bytes: Bytes that they wrote, to files, pipes and sockets.
+        processes: The most processes at the same time; measured while a limit of processes applies.
     """
 
     attempts: int = 0
     duration: float = 0.0
+    memory: int | None = None
+    cpu_time: float | None = None
+    written_bytes: int | None = None
+    processes: int | None = None
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the usage as a JSON object without the values that are unknown."""
+        known = {key: value for key, value in zip(self._fields, self, strict=True) if value is not None}
+        return {**known, "duration": round(self.duration, 6)}
 
 
 NO_USAGE = Usage()
@@ -225,10 +238,10 @@ class Result(NamedTuple):
         return cls(outcome, None, content, message, failure, raw_value=raw_value)
 
     def with_usage(self, attempts: int, duration: float, tool: str = "") -> Result:
-        """Return the same result with the usage of the call and, if given, the name of its tool."""
+        """Return the same result with attempts, duration and, if given, the name of its tool."""
         # Runs on every call: 0.7 us instead of 1.1 us with `_replace`.
-        outcome, value, content, message, error, _usage, meta, raw_value, known = self
-        usage = _new(Usage, (attempts, duration))
+        outcome, value, content, message, error, before, meta, raw_value, known = self
+        usage = _new(Usage, (attempts, duration, *before[2:]))
         result: Result = _new(
             Result, (outcome, value, content, message, error, usage, meta, raw_value, tool or known)
         )
@@ -247,7 +260,7 @@ class Result(NamedTuple):
             "content": [part.as_json() for part in self.content],
             "message": self.message,
             "error": None if self.error is None else self.error.as_json(),
-            "usage": {"attempts": self.usage.attempts, "duration": round(self.usage.duration, 6)},
+            "usage": self.usage.as_json(),
             "meta": dict(self.meta),
         }
 
@@ -437,6 +450,10 @@ class Limits(NamedTuple):
         output_size: Maximum size of the result in bytes of compact JSON, with at most one value per 4 bytes. It
             also limits a response while it is read.
         memory: Maximum memory in bytes of a process that runs the tool; None for unlimited.
+        cpu_time: Maximum processor time of it in seconds; None for unlimited.
+        open_files: Maximum number of files that it has open; None for unlimited.
+        written_bytes: Maximum number of bytes that it writes; None for unlimited.
+        processes: Maximum number of processes that it consists of; None for unlimited.
     """
 
     # The number of values is limited as well because a small text can hold many: `[[],[],[]...` takes 3 bytes of
@@ -454,6 +471,10 @@ class Limits(NamedTuple):
     input_size: int = INPUT_SIZE
     output_size: int = OUTPUT_SIZE
     memory: int | None = None
+    cpu_time: float | None = None
+    open_files: int | None = None
+    written_bytes: int | None = None
+    processes: int | None = None
 
 
 BUILT_IN_LIMITS = Limits()

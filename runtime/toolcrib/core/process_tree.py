@@ -73,19 +73,20 @@ def memory_of(leader: int) -> int:
 
     Descendants that a service manager or another process has adopted are not counted.
     """
-    children = _children(leader)
+    children = children_of(leader)
     if not children:
         return _resident(leader)
     # Memory that is shared after a fork counts once: each process has its share of it.
     total, left = 0, [leader]
     while left:
         pid = left.pop()
-        total += _share(pid)
-        left += children if pid == leader else _children(pid)
+        total += share_of_memory(pid)
+        left += children if pid == leader else children_of(pid)
     return total
 
 
-def _children(pid: int) -> list[int]:
+def children_of(pid: int) -> list[int]:
+    """IDs of the processes that a process has started and not waited for; empty if they cannot be listed."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -104,7 +105,7 @@ def _resident(pid: int) -> int:
         return 0
 
 
-def _share(pid: int) -> int:
+def share_of_memory(pid: int) -> int:
     """The proportional set size of a process; its resident size if that cannot be read."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as file:

@@ -149,6 +149,7 @@ class Runtime:
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
+        sandbox: Literal["bubblewrap", "none"] | None = None,
         client: Client | None = None,
         provide: Mapping[str, Any] = NOTHING,
         approvals: ApprovalStore | Path | str | None = None,
@@ -172,6 +173,8 @@ class Runtime:
                 mapping.
             servers: MCP servers by name. Descriptors can refer to them, and their tools can be imported.
             passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
+            sandbox: Where the programs of mode `exec` and the worker processes of Python tools run. Overrides `sandbox`
+                of the project.
             client: Fulfils calls of tools in mode `client`, unless the session has its own client.
             provide: Dependencies by name, for the parameters of factories (`toolcrib.factory`) and of the
                 constructors of `Tool` classes.
@@ -179,7 +182,8 @@ class Runtime:
             approver: Asks a person in place if a call needs approval, unless the session has its own approver.
 
         Raises:
-            ConfigurationError: An entry of `egress` or `origins` is invalid, or `client` is not callable.
+            ConfigurationError: An entry of `egress` or `origins` is invalid, `sandbox` is unknown, or `client` is not
+                callable.
         """
         self._run_on(
             Engine(
@@ -193,6 +197,7 @@ class Runtime:
                 origins=origins,
                 servers=servers,
                 passthrough=passthrough,
+                sandbox=sandbox,
                 client=client,
                 provide=provide,
                 approvals=approvals,
@@ -223,6 +228,7 @@ class Runtime:
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
+        sandbox: Literal["bubblewrap", "none"] | None = None,
         client: Client | None = None,
         provide: Mapping[str, Any] = NOTHING,
         trust: bool | str | None = None,
@@ -265,6 +271,8 @@ class Runtime:
             servers: MCP servers by name, in addition to those in files. They replace servers of the same
                 name.
             passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
+            sandbox: Where the programs of mode `exec` and the worker processes of Python tools run. Overrides `sandbox`
+                of the project.
             client: Fulfils calls of tools in mode `client`, unless the session has its own client.
             provide: Dependencies by name, for the parameters of factories (`toolcrib.factory`) and of the
                 constructors of `Tool` classes.
@@ -310,6 +318,7 @@ class Runtime:
             egress=egress,
             origins=origins,
             passthrough=passthrough,
+            sandbox=sandbox,
             client=client,
             provide=provide,
             approvals=approvals,
@@ -784,6 +793,7 @@ class Engine:
         origins: Mapping[str, str] = NOTHING,
         servers: Mapping[str, Server] = NOTHING,
         passthrough: bool = False,
+        sandbox: Literal["bubblewrap", "none"] | None = None,
         client: Client | None = None,
         trust: Trust | None = None,
         provide: Mapping[str, Any] = NOTHING,
@@ -831,6 +841,7 @@ class Engine:
         if any(self._reach):
             # Fail in the constructor, not in the first call that needs the network.
             _world_of(*self._reach)
+        self._sandbox = _checked_sandbox(sandbox)
         self._world: NetworkEnvironment | None = None
         self._settled = False  # whether `_world` was built with the project's own egress settings
         self._table = ToolTable(registry)
@@ -1236,7 +1247,13 @@ class Engine:
             settings = self.settings if settled else None
             if settings is not None:
                 egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
-            self._world = _world_of(egress, origins, self.access.hosts)._replace(trust=self.trust)
+            access = self.access.settings
+            self._world = _world_of(egress, origins, self.access.hosts)._replace(
+                trust=self.trust,
+                sandbox=self._sandbox or ("" if settings is None else settings.sandbox),
+                read=None if access.audit else access.read,
+                write=None if access.audit else access.write,
+            )
             if self.servers:
                 judge = self.access.judge(self._discovery.judge())
                 self._world = self._world._replace(servers=self.servers, judge=judge)
@@ -1781,6 +1798,17 @@ def _loop_is_running() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _checked_sandbox(sandbox: str | None) -> str:
+    if sandbox is None:
+        return ""
+    from toolcrib.core.sandbox import KINDS  # noqa: PLC0415 -- few runtimes choose one
+
+    if sandbox not in KINDS:
+        hint = f"use {' or '.join(f'`{kind}`' for kind in KINDS)}"
+        raise ConfigurationError(f"unknown sandbox `{shorten(str(sandbox))}`", code="unknown_sandbox", hint=hint)
+    return sandbox
 
 
 def _world_of(

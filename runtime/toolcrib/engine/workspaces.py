@@ -249,9 +249,13 @@ def _settings(stock: LoadedProject) -> Iterator[Need]:
     if project is None:
         return
     place = project.origin.place
-    yield from needs_of_settings(project.egress, project.origins, user="project", place=place())
+    yield from needs_of_settings(
+        project.egress, project.origins, sandbox=project.sandbox, user="project", place=place()
+    )
     for name, profile in project.profiles.items():
-        yield from needs_of_settings(profile.egress, profile.origins, user=f"profile {name}", place=place())
+        yield from needs_of_settings(
+            profile.egress, profile.origins, sandbox=profile.sandbox, user=f"profile {name}", place=place()
+        )
 
 
 def _pack_content(stock: LoadedProject, base: str, root: str) -> PackContent:

@@ -31,6 +31,7 @@ _MEMBERS = ("block_schema", "check", "bind", "aclose")
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "client": "toolcrib.executors.client:ClientExecutor",
+        "exec": "toolcrib.executors.exec:ExecExecutor",
         "live": "toolcrib.executors.live:LiveExecutor",
         "mcp": "toolcrib.executors.mcp:McpExecutor",
         "mock": "toolcrib.executors.mock:MockExecutor",

@@ -309,6 +309,7 @@ class Profile:
         egress: `host:port` that tools may reach although the address is private or otherwise special.
         origins: Origin as written in descriptors -> the origin that is called instead.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty to keep that of the project.
+        sandbox: Where programs run: `bubblewrap` or `none`; empty to keep that of the project.
         access: Who may call what, as far as the profile says.
         experimental: `show` or `hide` for experimental tools; empty to keep that of the project.
         deprecated: `show` or `hide` for deprecated tools; empty to keep that of the project.
@@ -328,6 +329,7 @@ class Profile:
     egress: tuple[str, ...] = ()
     origins: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     lock: str = ""
+    sandbox: str = ""
     access: AccessSettings = NO_ACCESS
     experimental: str = ""
     deprecated: str = ""
@@ -354,6 +356,7 @@ class Project:
         servers: MCP servers by name: those of `servers_from`, with the overrides of `servers`.
         servers_from: The files that configure servers, as the user named them.
         lock: Policy for a remote tool that changed: `warn` or `block`; empty if not configured.
+        sandbox: Where programs run: `bubblewrap` or `none`; empty if not configured.
         access: Who may call what.
         experimental: `show` or `hide` for experimental tools.
         deprecated: `show` or `hide` for deprecated tools.
@@ -381,6 +384,7 @@ class Project:
     servers: Mapping[str, Server] = field(default_factory=lambda: NOTHING)
     servers_from: tuple[str, ...] = ()
     lock: str = ""
+    sandbox: str = ""
     access: AccessSettings = NO_ACCESS
     experimental: str = "show"
     deprecated: str = "show"
@@ -531,6 +535,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
+        sandbox=said.get("sandbox", ""),
         access=parse_access(
             said.get("access", {}), lambda at: origin.place(f"/access{at}"), _folder_of(document.source)
         ),
@@ -566,6 +571,7 @@ def _profile(name: str, said: Mapping[str, Any], origin: Origin) -> Profile:
         egress=_allowed(said),
         origins=_origins(said),
         lock=said.get("lock", ""),
+        sandbox=said.get("sandbox", ""),
         access=parse_access(
             said.get("access", {}), lambda at: origin.place(f"{base}{at}"), _folder_of(origin.source)
         ),
@@ -650,7 +656,7 @@ def _by(chosen_by: str) -> str:
 def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     modes: dict[str, str] = {}
     defaults = dict(project.defaults)
-    toolset, lock, access = "", project.lock, project.access
+    toolset, lock, sandbox, access = "", project.lock, project.sandbox, project.access
     limits: Mapping[str, JSON] = project.limits
     egress, origins = project.egress, dict(project.origins)
     where = _Places(project)
@@ -659,6 +665,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     places |= {f"limits.{key}": where.of_project("limits", *key.split(".")) for key in limits}
     places |= {f"servers.{name}": server.place() for name, server in project.servers.items()}
     places |= {"lock": where.of_project("lock")} if lock else {}
+    places |= {"sandbox": where.of_project("sandbox")} if sandbox else {}
     hides = {flag: where.of_project(flag) for flag in _FLAGS if getattr(project, flag) == "hide"}
     switches = [
         ((glob,), False, where.of_project("disable", at), "") for at, glob in enumerate(project.disable)
@@ -675,9 +682,10 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         places |= {f"modes.{glob}": where.of_profile(part, "modes", glob) for glob in part.modes}
         places |= {f"defaults.{key}": where.of_profile(part, "defaults", key) for key in part.defaults}
         places |= {"toolset": where.of_profile(part, "toolset")} if part.toolset else {}
-        lock = part.lock or lock
+        lock, sandbox = part.lock or lock, part.sandbox or sandbox
         access = overlay_access(access, access_within(part.access, part.name))
         places |= {"lock": where.of_profile(part, "lock")} if part.lock else {}
+        places |= {"sandbox": where.of_profile(part, "sandbox")} if part.sandbox else {}
         for key, globs in (("disable", part.disable), ("enable", part.enable)):
             switches += [
                 ((glob,), key == "enable", where.of_profile(part, key, at), "")
@@ -712,6 +720,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         access.as_plain(),
         {name: budget for name, budget in budgets.items() if isinstance(budget, dict)},
         approvals,
+        sandbox,
     )
 
 

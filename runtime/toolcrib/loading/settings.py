@@ -34,7 +34,7 @@ class Settings(NamedTuple):
         toolset: Name of the toolset that is offered; empty for all tools.
         tools: Tool globs of that toolset.
         places: `modes.<glob>`, `defaults.<key>`, `toolset`, `origins.<origin>`, `limits.<key>`, `servers.<name>` or
-            `lock` -> where it was written: `toolcrib.yaml:12 (profile ci)`.
+            `lock`, `sandbox` -> where it was written: `toolcrib.yaml:12 (profile ci)`.
         egress: `host:port` that tools may reach although the address is private or otherwise special.
         origins: Origin as written in descriptors -> the origin that is called instead.
         limits: Key of `limits`, with dots (`breaker.failures`) -> value as written, for tools that do not set it
@@ -44,6 +44,7 @@ class Settings(NamedTuple):
         access: Who may call what: `AccessSettings.as_plain`, which `read_access` reads; empty for no limits.
         budgets: Name of a budget -> the budget as written, and its place as `at`.
         approvals: Settings of pending approvals, as written.
+        sandbox: Where programs run: `bubblewrap` or `none`; empty if not configured.
     """
 
     profile: str
@@ -62,9 +63,10 @@ class Settings(NamedTuple):
     access: tuple[Any, ...] = ()
     budgets: Mapping[str, Mapping[str, JSON]] = NOTHING
     approvals: Mapping[str, JSON] = NOTHING
+    sandbox: str = ""
 
 
-NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", (), {}, {})
+NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", (), {}, {}, "")
 """The settings outside projects."""
 
 
@@ -108,7 +110,7 @@ def apply_settings(tool: Descriptor, settings: Settings) -> Descriptor:
 
 
 def has_same_egress(one: Settings | None, other: Settings | None) -> bool:
-    """Whether two settings allow the same hosts, programs, origins, and servers under the same lock."""
+    """Whether two settings allow the same hosts, programs, origins, and servers under the same lock and in the same sandbox."""
     return _reach(one) == _reach(other)
 
 
@@ -118,7 +120,7 @@ def _reach(settings: Settings | None) -> tuple[object, ...]:
     # The last field is the place in the file, which does not change what the server is.
     servers = {name: plain[:-1] for name, plain in settings.servers.items()}
     access = read_access(settings.access)._replace(rules=(), places=NOTHING)
-    return tuple(settings.egress), dict(settings.origins), servers, settings.lock, access
+    return tuple(settings.egress), dict(settings.origins), servers, settings.lock, access, settings.sandbox
 
 
 def first_match(name: str, globs: Iterable[str]) -> str | None:
@@ -130,7 +132,7 @@ OFF = "off"
 
 _BELOW = "limits."
 
-_SIZES = frozenset({"input_size", "output_size", "memory"})
+_SIZES = frozenset({"input_size", "output_size", "memory", "written_bytes"})
 
 
 def flatten_limits(said: Mapping[str, Any]) -> dict[str, JSON]:
@@ -209,6 +211,10 @@ def format_limits(limits: Limits) -> dict[str, JSON]:
         "input_size": format_size(limits.input_size),
         "output_size": format_size(limits.output_size),
         "memory": None if limits.memory is None else format_size(limits.memory),
+        "cpu_time": None if limits.cpu_time is None else format_duration(limits.cpu_time),
+        "open_files": limits.open_files,
+        "written_bytes": None if limits.written_bytes is None else format_size(limits.written_bytes),
+        "processes": limits.processes,
         "origin.rate": _rate(limits.origin.rate),
         "origin.concurrency": limits.origin.concurrency,
         "origin.queue": limits.origin.queue,
@@ -240,6 +246,7 @@ def check_limits(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
         "origin.rate": limits.origin.rate and limits.origin.rate.seconds,
         "breaker.within": limits.breaker and limits.breaker.within,
         "breaker.open_for": limits.breaker and limits.breaker.open_for,
+        "cpu_time": limits.cpu_time,
     }
     for key, seconds in times.items():
         if seconds == 0:

@@ -165,6 +165,35 @@ def _start(server: Server, root: str, user: str, place: str) -> Need:
     )
 
 
+def needs_of_program(
+    program: Server, root: str, *, user: str, place: str, details: Iterable[str] = ()
+) -> Iterator[Need]:
+    """Yield the needs of running a program for the calls of a tool.
+
+    Args:
+        program: Its command, environment and working directory, as written; `root` is the folder of the document.
+        root: Folder of the workspace, absolute, with links resolved.
+        user: The subject that has the needs: `tool get_forecast`.
+        place: `file:line` of the subject.
+        details: What else the program may use, one line each.
+    """
+    argv = [program.command, *program.args]
+    files = files_of_command(argv, program.env, _joined(program.root, program.cwd), root)
+    shown = [f"in {program.cwd}"] if program.cwd else []
+    shown += [f"env {name}={exact_variable(program, name)}" for name in sorted(program.env)]
+    written: JSON = [*argv, dict(program.env), program.cwd]
+    yield make_need(
+        "start",
+        exact_command(program),
+        details=[*shown, *details, *_files_shown(files)],
+        counts=[written, dict(files.digests)],
+        user=user,
+        place=place,
+    )
+    for variable in look_ups(written):
+        yield make_need("read", variable.text, to=user, user=user, place=place)
+
+
 def _known(text: str, known: Mapping[str, str]) -> str:
     """Replace the known variables of a server. Other look-ups stay as written."""
     for name, value in known.items():
@@ -313,13 +342,14 @@ def needs_of_other_mode(mode: str, block: JSON, *, user: str, place: str) -> Ite
 
 
 def needs_of_settings(
-    egress: Iterable[str], origins: Mapping[str, str], *, user: str, place: str = ""
+    egress: Iterable[str], origins: Mapping[str, str], *, sandbox: str = "", user: str, place: str = ""
 ) -> Iterator[Need]:
-    """Yield the network access that a project or profile grants to all tools.
+    """Yield the network access and the missing sandbox that a project or profile grants to all tools.
 
     Args:
         egress: Hosts and addresses that are permitted although they are not public.
         origins: Origin as written -> the origin that replaces it.
+        sandbox: Where programs run: `none` lets them run as ordinary processes.
         user: `project`, or the profile: `profile ci`.
         place: `file:line` of the project or profile.
     """
@@ -327,6 +357,8 @@ def needs_of_settings(
         yield make_need("contact", entry, details=["although it is not public"], user=user, place=place)
     for written, instead in origins.items():
         yield make_need("contact", instead, to=f"in place of {written}", user=user, place=place)
+    if sandbox == "none":
+        yield make_need("start", "every program", details=["without a sandbox"], user=user, place=place)
 
 
 _NO_MODEL: Final = frozenset({"scripted", "direct", "none"})

@@ -32,6 +32,9 @@ class NetworkEnvironment(NamedTuple):
             -> `http://127.0.0.1:8080`.
         servers: The MCP servers, by name.
         judge: Checks servers against the lock.
+        sandbox: Where programs run: `bubblewrap` or `none`; empty for the default of each mode.
+        read: Folders in which programs may read files; None for all.
+        write: Folders in which programs may write files; None for all.
         trust: Decides which servers may be started or contacted, and which secrets may be resolved.
     """
 
@@ -41,6 +44,9 @@ class NetworkEnvironment(NamedTuple):
     servers: Mapping[str, Server] = NOTHING
     judge: LockJudge = accept_all
     trust: Trust = Trust()
+    sandbox: str = ""
+    read: tuple[str, ...] | None = None
+    write: tuple[str, ...] | None = None
 
     @classmethod
     def ordinary(cls) -> NetworkEnvironment:

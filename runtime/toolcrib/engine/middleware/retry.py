@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolcrib.core.call_progress import record_progress
 from toolcrib.core.clock import RealClock, format_duration
-from toolcrib.core.model import JSON, Call, Limits, Outcome, Result, Usage
+from toolcrib.core.model import JSON, Call, Limits, Outcome, Result
 from toolcrib.core.protocols import CallNext
 from toolcrib.engine.middleware.call_failures import attempts_of
 from toolcrib.engine.middleware.layer import LayerContext
@@ -115,7 +115,7 @@ class _Attempts:
             record_progress(self._call.id, attempts=self._made)
             raise
         tried = self._made - 1 + attempts_of(result)  # zero for the last one if the breaker stopped it
-        return self._told(result)._replace(usage=Usage(tried))
+        return self._told(result)._replace(usage=result.usage._replace(attempts=tried))
 
     async def _attempt(self) -> Result:
         # The first attempt was made before tenacity was imported; hand its result over.

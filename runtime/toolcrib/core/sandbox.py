@@ -1,0 +1,148 @@
+"""Sandboxes of child processes: bubblewrap shows a program the files that it was granted, and nothing else.
+
+A program in a sandbox sees the programs and libraries of the system, read only, and an empty `/tmp` and home folder of its
+own. It sees no process outside, and it ends when our process ends, with everything that it started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+KINDS: Final = ("bubblewrap", "none")
+"""The sandboxes that a project can choose."""
+
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store")
+
+# Not the whole of /etc, which contains keys and passwords of services.
+_SETTINGS: Final = tuple(
+    f"/etc/{name}"
+    for name in (
+        "alternatives",
+        "ca-certificates",
+        "crypto-policies",
+        "debian_version",
+        "fonts",
+        "gitconfig",
+        "group",
+        "host.conf",
+        "hosts",
+        "java",
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "locale.alias",
+        "locale.conf",
+        "localtime",
+        "mime.types",
+        "nsswitch.conf",
+        "os-release",
+        "passwd",
+        "pki",
+        "protocols",
+        "resolv.conf",
+        "services",
+        "ssl",
+        "timezone",
+    )
+)
+
+WRAPPERS: Final = 2
+"""Number of processes of bubblewrap itself: one outside, and the first one inside."""
+
+
+class Sandbox(NamedTuple):
+    """What a program in a sandbox may use besides the system.
+
+    Attributes:
+        program: Path of `bwrap`.
+        read: Files and folders that it may read, absolute.
+        write: Files and folders that it may read and write, absolute.
+        network: Whether it may use the network; otherwise it has a loopback interface of its own.
+    """
+
+    program: str
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    network: bool = False
+
+    def arguments(self, argv: Sequence[str], *, cwd: str, home: str, status: int) -> list[str]:
+        """The arguments of `bwrap` that run a program in the sandbox.
+
+        Args:
+            argv: The path of the program, and its arguments.
+            cwd: Its working directory, which it may read.
+            home: Its home folder, which is empty; empty for none.
+            status: Descriptor of a file to which `bwrap` writes what happened to the program; see `has_started`.
+        """
+        args = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--json-status-fd", str(status)]
+        if self.network:
+            args.append("--share-net")
+        for path in (*_SYSTEM, *_SETTINGS):
+            args += ["--ro-bind-try", path, path]
+        args += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 -- the program's own
+        if home not in ("", "/") and not _lies_in(home, _SYSTEM):
+            args += ["--tmpfs", home]
+        for path, real, flag in _mounts([cwd, *files_of_program(argv[0]), *self.read], self.write):
+            args += [flag, real, path]
+        return [*args, "--chdir", cwd, "--", *argv]
+
+
+def _mounts(read: Iterable[str], write: Iterable[str]) -> list[tuple[str, str, str]]:
+    found: dict[str, tuple[str, str, str]] = {}
+    for paths, flag in ((read, "--ro-bind"), (write, "--bind")):
+        for path in paths:
+            real = os.path.realpath(path)
+            # The program may know a folder by a path with links, and by the one without.
+            for each in {os.path.normpath(path), real}:
+                found[each] = (each, real, flag)
+    # A folder before what it contains, which may have another flag.
+    return sorted(found.values())
+
+
+# Not the whole prefix, which may be a home folder.
+_PARTS: Final = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg")
+
+
+def files_of_program(program: str) -> list[str]:
+    """What a program outside of the folders of the system needs: the folder of its file, and its libraries.
+
+    Args:
+        program: Its path. Links are followed, as those of virtual environments of Python.
+    """
+    found: list[str] = []
+    for path in dict.fromkeys((program, os.path.realpath(program))):
+        folder, prefix = os.path.dirname(path), os.path.dirname(os.path.dirname(path))
+        if _lies_in(folder, _SYSTEM):
+            continue
+        found.append(folder)
+        if os.path.basename(folder) == "bin":
+            found += [part for name in _PARTS if os.path.exists(part := os.path.join(prefix, name))]
+    return list(dict.fromkeys(found))
+
+
+def _lies_in(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def find_bubblewrap() -> str:
+    """The path of `bwrap`; empty if it is not installed."""
+    return shutil.which("bwrap") or ""
+
+
+def has_started(status: bytes) -> bool:
+    """Whether bubblewrap started the program.
+
+    Args:
+        status: What it wrote to its file `status`, after it has ended.
+    """
+    for line in status.splitlines():
+        # It was cut if bubblewrap was killed.
+        with suppress(ValueError):
+            if "exit-code" in json.loads(line):
+                return True
+    return False

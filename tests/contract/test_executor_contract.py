@@ -8,9 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from exec_tools import NEEDS_BUBBLEWRAP
 from mcp_scripts import scripted
 from toolcrib import Executors
 from toolcrib.executors.client import ClientExecutor
+from toolcrib.executors.exec import ExecExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mcp import McpExecutor
 from toolcrib.executors.mock import MockExecutor
@@ -124,6 +126,52 @@ async def locate(_call):
 async def echo(call):
     await call.context.session.clock.sleep(0)
     return call.arguments
+
+
+class ExecContract(ExecutorContract):
+    """The contract of mode `exec`."""
+
+    def executor(self):
+        return ExecExecutor()
+
+
+class TestExecThatRunsAProgramForEachCall(ExecContract):
+    case = ExecutorCase(
+        mode="exec",
+        block={"command": ["cat"], "wire": "json"},
+        arguments=ANYTHING,
+        value=ANYTHING,
+        broken_blocks=[
+            {},
+            {"command": []},
+            {"command": "cat"},
+            {"command": ["{{ args.program }}"]},
+            {"command": ["cat"], "wire": "xml"},
+            {"command": ["cat"], "environment": {}},
+        ],
+        options={"sandbox": "none"},
+    )
+
+
+class TestExecThatKeepsAProgramRunning(ExecContract):
+    case = ExecutorCase(
+        mode="exec",
+        block={"command": ["cat"], "wire": "json", "lifetime": "runtime"},
+        arguments=ANYTHING,
+        value=ANYTHING,
+        broken_blocks=[{"command": ["cat"], "lifetime": "runtime"}],
+        options={"sandbox": "none"},
+    )
+
+
+@NEEDS_BUBBLEWRAP
+class TestExecInASandbox(ExecContract):
+    case = ExecutorCase(
+        mode="exec",
+        block={"command": ["cat"], "wire": "json", "lifetime": "runtime"},
+        arguments=ANYTHING,
+        value=ANYTHING,
+    )
 
 
 class TestClientThatAnswersTheSameEachTime(ExecutorContract):

@@ -12,7 +12,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from typing import IO, Any, cast
 
 from toolcrib.core.process_limits import UNKNOWN_USAGE, ProcessUsage, usage_of_ended, written_by
 
@@ -84,11 +84,15 @@ class MeasuredProcess(asyncio.SubprocessTransport):
         )
         transport = cls(protocol, popen, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         protocol.connection_made(transport)
-        await transport._connect()  # noqa: SLF001 -- this class
+        try:
+            await transport._connect()  # noqa: SLF001 -- this class
+        except BaseException:
+            transport._abandon()  # noqa: SLF001 -- this class
+            raise
         return transport
 
     async def _connect(self) -> None:
-        files = {0: self._popen.stdin, 1: self._popen.stdout, 2: self._popen.stderr}
+        files = self._files()
         self._open = sum(file is not None for file in files.values())
         for number, file in files.items():
             if file is None:
@@ -98,6 +102,17 @@ class MeasuredProcess(asyncio.SubprocessTransport):
             self._pipes[number] = transport
             if self._closed:
                 transport.close()
+
+    def _abandon(self) -> None:
+        """Close everything after a start that was cancelled or has failed."""
+        for number, file in self._files().items():
+            if file is not None and number not in self._pipes:
+                file.close()
+        self._open = len(self._pipes)
+        self.close()
+
+    def _files(self) -> dict[int, IO[bytes] | None]:
+        return {0: self._popen.stdin, 1: self._popen.stdout, 2: self._popen.stderr}
 
     def get_pid(self) -> int:
         """ID of the process."""

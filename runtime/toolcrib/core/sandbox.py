@@ -87,21 +87,25 @@ class Sandbox(NamedTuple):
         args += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 -- the program's own
         if home not in ("", "/") and not _lies_in(home, _SYSTEM):
             args += ["--tmpfs", home]
-        for path, real, flag in _mounts([cwd, *files_of_program(argv[0]), *self.read], self.write):
-            args += [flag, real, path]
+        args += _mounts([cwd, *files_of_program(argv[0]), *self.read], self.write)
         return [*args, "--chdir", cwd, "--", *argv]
 
 
-def _mounts(read: Iterable[str], write: Iterable[str]) -> list[tuple[str, str, str]]:
-    found: dict[str, tuple[str, str, str]] = {}
+def _mounts(read: Iterable[str], write: Iterable[str]) -> list[str]:
+    flags: dict[str, str] = {}
+    links: dict[str, str] = {}
     for paths, flag in ((read, "--ro-bind"), (write, "--bind")):
         for path in paths:
             real = os.path.realpath(path)
-            # The program may know a folder by a path with links, and by the one without.
-            for each in {os.path.normpath(path), real}:
-                found[each] = (each, real, flag)
+            flags[real] = flag
+            links[os.path.normpath(path)] = real
     # A folder before what it contains, which may have another flag.
-    return sorted(found.values())
+    args = [arg for real in sorted(flags) for arg in (flags[real], real, real)]
+    for path, real in sorted(links.items()):
+        # The program may know a folder by a path with links, which are not visible unless their folder is.
+        if path != real and not _lies_in(path, (*flags, *_SYSTEM)):
+            args += ["--symlink", real, path]
+    return args
 
 
 # Not the whole prefix, which may be a home folder.

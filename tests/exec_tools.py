@@ -50,11 +50,19 @@ def call(block, arguments=None, *, sandbox="none", source="tools.json", **keys):
     return result
 
 
+def text_of(path: Path) -> str:
+    """The text of a file; empty if it does not exist."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 async def written(path: Path) -> str:
     """The text of a file, once it has one."""
     for _ in range(3000):
-        if path.exists() and path.read_text().endswith("\n"):
-            return path.read_text()
+        if (text := text_of(path)).endswith("\n"):
+            return text
         await RealClock().sleep(0.01)
     raise AssertionError(f"{path} was not written")
 
@@ -62,11 +70,8 @@ async def written(path: Path) -> str:
 async def gone(pid) -> bool:
     """Wait until a process has ended."""
     for _ in range(2000):
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        if stat.rpartition(")")[2].split()[0] == "Z":
+        stat = text_of(Path(f"/proc/{pid}/stat"))
+        if not stat or stat.rpartition(")")[2].split()[0] == "Z":
             return True
         await RealClock().sleep(0.01)
     return False

@@ -133,7 +133,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             program: Path of the program.
             args: Its arguments.
             env: Its environment; the mark is added.
-            cwd: Its working directory.
+            cwd: Its working directory; in a sandbox empty for the folder of temporary files.
             limits: Its limits; with them, it is measured (`usage`) where the system permits it.
             stdin: Whether it has a stdin; without it, it reads the end of file.
 
@@ -145,7 +145,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         env = {**env, MARK: f"{above}.{self.mark}" if above else self.mark}
         loop = asyncio.get_running_loop()
         self._exited, self._lost, self._hurry = (loop.create_future() for _ in range(3))
-        argv, inherited = [program, *args], ()
+        argv = [program, *args]
+        inherited: list[int] = []
         if self._sandbox is None:
             # Before the start: our process may be killed at any moment after it.
             ORPHAN_REAPER.add(self.mark)
@@ -156,6 +157,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 self._sandbox.program,
                 *self._sandbox.arguments(argv, cwd=cwd, home=home, status=inherited[0]),
             ]
+        cwd = cwd or "/"
         try:
             if limits is not None and AVAILABLE:
                 await MeasuredProcess.start(self, argv, env=env, cwd=cwd, stdin=stdin, inherited=inherited)

@@ -85,9 +85,9 @@ class MeasuredProcess(asyncio.SubprocessTransport):
         transport = cls(protocol, popen, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
         protocol.connection_made(transport)
         try:
-            await transport._connect()  # noqa: SLF001 -- this class
+            await transport._connect()
         except BaseException:
-            transport._abandon()  # noqa: SLF001 -- this class
+            transport._abandon()
             raise
         return transport
 

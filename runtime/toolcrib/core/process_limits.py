@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import NotReady
 from toolcrib.core.model import JSON, Limits, Usage
 from toolcrib.core.process_tree import children_of, share_of_memory
 from toolcrib.core.text import format_size
@@ -152,6 +153,18 @@ def exceeded_limit(used: ProcessUsage, limits: ProcessLimits) -> ExceededLimit |
         if most is not None and measured is not None and measured > most:
             return ExceededLimit(name, most, round(measured, 6))
     return None
+
+
+def check_measurable(limits: Limits) -> None:
+    """Check that the limits of processes among those of a tool can be measured.
+
+    Raises:
+        NotReady: They cannot be measured on this system.
+    """
+    written = ProcessLimits.of(limits).written
+    if written and not MEASURES_PROCESSES:
+        named = ", ".join(f"`limits.{name}`" for name in written)
+        raise NotReady(f"{named} cannot be measured on this system", code="unsupported_limit")
 
 
 def restrict_process(pid: int, limits: ProcessLimits) -> None:
@@ -355,4 +368,5 @@ def _less(value: Any, before: Any) -> Any:
 
 
 def _whole_size(size: float) -> str:
-    return format_size(max(int(size) >> 20, 1) << 20)
+    # Rounded up, so that it is never shown as equal to the limit.
+    return format_size(-(-int(size) >> 20) << 20)

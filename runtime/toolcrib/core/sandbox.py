@@ -51,6 +51,8 @@ _SETTINGS: Final = tuple(
     )
 )
 
+_TEMPORARY: Final = "/tmp"  # noqa: S108 -- the sandbox has one of its own
+
 WRAPPERS: Final = 2
 """Number of processes of bubblewrap itself: one outside, and the first one inside."""
 
@@ -75,20 +77,26 @@ class Sandbox(NamedTuple):
 
         Args:
             argv: The path of the program, and its arguments.
-            cwd: Its working directory, which it may read.
+            cwd: Its working directory, which it may read; empty for the folder of temporary files.
             home: Its home folder, which is empty; empty for none.
             status: Descriptor of a file to which `bwrap` writes what happened to the program; see `has_started`.
         """
         args = ["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--json-status-fd", str(status)]
         if self.network:
             args.append("--share-net")
-        for path in (*_SYSTEM, *_SETTINGS):
+        whole = "/" in self.write or "/" in self.read
+        if whole:
+            args += ["--bind" if "/" in self.write else "--ro-bind", "/", "/"]
+        for path in () if whole else (*_SYSTEM, *_SETTINGS):
             args += ["--ro-bind-try", path, path]
-        args += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]  # noqa: S108 -- the program's own
-        if home not in ("", "/") and not _lies_in(home, _SYSTEM):
-            args += ["--tmpfs", home]
-        args += _mounts([cwd, *files_of_program(argv[0]), *self.read], self.write)
-        return [*args, "--chdir", cwd, "--", *argv]
+        args += ["--proc", "/proc", "--dev", "/dev"]
+        if not whole:
+            args += ["--tmpfs", _TEMPORARY]
+            if home not in ("", "/") and not _lies_in(home, _SYSTEM):
+                args += ["--tmpfs", home]
+        read = [*([cwd] if cwd else []), *files_of_program(argv[0]), *self.read]
+        args += _mounts((path for path in read if path != "/"), (path for path in self.write if path != "/"))
+        return [*args, "--chdir", cwd or _TEMPORARY, "--", *argv]
 
 
 def _mounts(read: Iterable[str], write: Iterable[str]) -> list[str]:

@@ -1807,7 +1807,9 @@ def _checked_sandbox(sandbox: str | None) -> str:
 
     if sandbox not in KINDS:
         hint = f"use {' or '.join(f'`{kind}`' for kind in KINDS)}"
-        raise ConfigurationError(f"unknown sandbox `{shorten(str(sandbox))}`", code="unknown_sandbox", hint=hint)
+        raise ConfigurationError(
+            f"unknown sandbox `{shorten(str(sandbox))}`", code="unknown_sandbox", hint=hint
+        )
     return sandbox
 
 

@@ -3,12 +3,76 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from toolcrib.core.errors import NotReady
+from toolcrib.core.model import Descriptor
 from toolcrib.core.sandbox import Sandbox, find_bubblewrap
 from toolcrib.security.path_access import PURPOSES, PathAccess
+from toolcrib.security.secrets import MissingSecret, SecretResolver, split_variables, unescape_dollars
 from toolcrib.servers.environment import NetworkEnvironment
+
+
+def folder_of(descriptor: Descriptor, mode: str, base: str) -> str:
+    """The folder of the file that contains the block of a mode, absolute.
+
+    Args:
+        descriptor: The descriptor.
+        mode: The mode.
+        base: The folder that the names of sources are relative to; empty for the working directory.
+    """
+    file = descriptor.origin.file_of(f"/{mode}")
+    return os.path.dirname(os.path.realpath(os.path.join(base, file)))
+
+
+def resolved_path(descriptor: Descriptor, path: str, pointer: str, base: str, secrets: SecretResolver) -> str:
+    """A path in a block, absolute, with its variables resolved, whose values are not secrets.
+
+    Args:
+        descriptor: The descriptor.
+        path: The path, relative to the file of the block.
+        pointer: Its place in the descriptor: `/exec/cwd`.
+        base: As for `folder_of`.
+        secrets: Resolves the variables.
+
+    Raises:
+        NotReady: A variable is missing.
+    """
+    pieces: list[str] = []
+    for piece in split_variables(path):
+        if isinstance(piece, str):
+            pieces.append(unescape_dollars(piece))
+            continue
+        try:
+            pieces.append(secrets.look_up(piece, secret=False))
+        except MissingSecret as error:
+            message = f"{error.message} ({descriptor.origin.place(pointer)})"
+            raise NotReady(message, code=error.code, hint=error.hint) from None
+    folder = folder_of(descriptor, pointer.split("/")[1], base)
+    return os.path.normpath(os.path.join(folder, "".join(pieces)))
+
+
+def declared_paths(
+    descriptor: Descriptor,
+    written: Mapping[str, Sequence[str]],
+    mode: str,
+    base: str,
+    secrets: SecretResolver,
+) -> dict[str, list[str] | None]:
+    """The `paths` of a block by purpose, absolute; None for a purpose that it does not declare.
+
+    Raises:
+        NotReady: A variable is missing.
+    """
+    return {
+        purpose: None
+        if purpose not in written
+        else [
+            resolved_path(descriptor, path, f"/{mode}/paths/{purpose}/{index}", base, secrets)
+            for index, path in enumerate(written[purpose])
+        ]
+        for purpose in PURPOSES
+    }
 
 
 def sandbox_of(
@@ -53,5 +117,8 @@ def sandbox_of(
         message = f"`{tool}` runs in a sandbox, and bubblewrap (`bwrap`) is not installed"
         hint = "install the package `bubblewrap`; or write `sandbox: none` in `toolcrib.yaml` to run programs without one"
         raise NotReady(message, code="no_sandbox", hint=hint)
-    reads, writes = ((path for path in paths if os.path.exists(path)) for paths in named)
-    return Sandbox(program, (*code, *reads), tuple(writes), network)
+    # A folder that the project grants need not exist, nor does one in which modules are looked up.
+    reads, writes = (
+        (path for path in paths if os.path.exists(path)) for paths in ([*code, *named[0]], named[1])
+    )
+    return Sandbox(program, tuple(reads), tuple(writes), network)

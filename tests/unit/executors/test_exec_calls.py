@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -46,7 +45,13 @@ def test_elements_are_filled_in_and_never_split():
 
 
 def test_a_list_yields_one_argument_for_each_item_and_nothing_yields_none():
-    command = [*SHOWN, "{{ args.paths }}", "{{ args.absent }}", "{{ none }}", "{{ '--all' if args.all else none }}"]
+    command = [
+        *SHOWN,
+        "{{ args.paths }}",
+        "{{ args.absent }}",
+        "{{ none }}",
+        "{{ '--all' if args.all else none }}",
+    ]
     assert call(command, {"paths": ["a b", "c"], "all": True}).value.splitlines() == ["a b", "c", "--all"]
     assert call(command, {"paths": [], "all": False}).value == ""
 
@@ -148,7 +153,9 @@ def test_an_output_that_is_not_json_is_an_invalid_result(output):
 def test_invalid_utf_8_is_replaced_and_reported():
     result = call(["printf", "a\\377b"])
     assert (result.outcome, result.value) == (Outcome.OK, "a\N{REPLACEMENT CHARACTER}b")
-    assert result.meta["warnings"] == ["the output of `tool` is not valid UTF-8; the invalid bytes were replaced"]
+    assert result.meta["warnings"] == [
+        "the output of `tool` is not valid UTF-8; the invalid bytes were replaced"
+    ]
 
 
 def test_the_result_can_be_computed():
@@ -219,7 +226,11 @@ def test_a_tool_script_of_promptkit_runs_unchanged():
 
 def test_jq_answers():
     assert shutil.which("jq"), "the package `jq` is not installed"
-    block = {"command": ["jq", "--compact-output", "{{ args.filter }}"], "stdin": "{{ args.value }}", "wire": "json"}
+    block = {
+        "command": ["jq", "--compact-output", "{{ args.filter }}"],
+        "stdin": "{{ args.value }}",
+        "wire": "json",
+    }
     result = call(block, {"filter": ".items | map(.n) | add", "value": {"items": [{"n": 1}, {"n": 2}]}})
     assert result.value == 3
     failed = call(block, {"filter": ".[", "value": {}})
@@ -434,7 +445,7 @@ def test_process_limits_are_those_of_the_tool():
 
 def test_the_runtime_leaves_nothing_open():
     def descriptors():
-        return len(os.listdir("/proc/self/fd")), len([*Path("/proc/self/task").iterdir()])
+        return [len([*Path("/proc/self", name).iterdir()]) for name in ("fd", "task")]
 
     run(document(exec=["true"]))
     before = descriptors()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import socket
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +28,9 @@ def source(tmp_path):
 
 
 def cat(path, source, **block):
-    return call({"command": ["cat", "--", "{{ args.path }}"], **block}, {"path": path}, source=source, sandbox=None)
+    return call(
+        {"command": ["cat", "--", "{{ args.path }}"], **block}, {"path": path}, source=source, sandbox=None
+    )
 
 
 @NEEDS_BUBBLEWRAP
@@ -86,7 +88,7 @@ def test_a_program_sees_no_other_process_and_its_own_folder_for_temporary_files(
     listing = ["sh", "-c", "ls /proc | grep -c '^[0-9]'; ls -A /tmp; echo x > /tmp/mine"]
     result = call(listing, source=source, sandbox=None)
     assert int(result.value.split()[0]) < 10
-    assert not os.path.exists("/tmp/mine")
+    assert not Path("/tmp/mine").exists()
 
 
 @NEEDS_BUBBLEWRAP
@@ -137,7 +139,10 @@ def test_a_program_that_stays_running_is_in_a_sandbox(source):
     reading = "import sys\nfor line in sys.stdin:\n try: print(open(line.strip()).read().strip())\n except OSError as e: print(type(e).__name__)"
     block = {"command": [sys.executable, "-ISuc", reading], "lifetime": "runtime", "stdin": "{{ args.path }}"}
     results = run(
-        document(exec=block), calls=[{"path": "file"}, {"path": "../secret/file"}], source=source, sandbox=None
+        document(exec=block),
+        calls=[{"path": "file"}, {"path": "../secret/file"}],
+        source=source,
+        sandbox=None,
     )
     assert [each.value for each in results] == ["home", "FileNotFoundError"]
 
@@ -198,7 +203,9 @@ def test_the_paths_of_a_project_are_those_of_a_tool_that_declares_none(tmp_path)
 def test_a_path_that_the_project_does_not_grant_makes_the_tool_unavailable(tmp_path):
     for name in ("data", "out"):
         (tmp_path / name).mkdir()
-    result = project(tmp_path, "project: p\nsandbox: none\naccess: {paths: {read: [data], write: [data]}}\n", TOOL)
+    result = project(
+        tmp_path, "project: p\nsandbox: none\naccess: {paths: {read: [data], write: [data]}}\n", TOOL
+    )
     assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "path_not_granted")
     assert "`tool` declares to write" in result.message
 
@@ -210,7 +217,9 @@ def test_a_path_that_does_not_exist_makes_the_tool_unavailable(tmp_path):
 
 def test_a_project_can_do_without_a_sandbox(tmp_path):
     (tmp_path / "secret").write_text("secret\n")
-    tool = "name: tool\nmode: exec\nexec: [cat, ../secret]\n".replace("[cat", "{command: [cat").replace("t]", "t]}")
+    tool = "name: tool\nmode: exec\nexec: [cat, ../secret]\n".replace("[cat", "{command: [cat").replace(
+        "t]", "t]}"
+    )
     assert project(tmp_path, "project: p\nsandbox: none\n", tool).value == "secret\n"
 
 

@@ -64,11 +64,11 @@ class ExecExecutor:
     def needs(self, descriptor: Descriptor, workspace: Workspace) -> Iterable[Need]:
         """The program with its files, and the variables that are resolved for it."""
         # Deferred, like the imports below: a command that only lists tools must start fast.
-        from toolcrib.executors.exec.command import folder_of  # noqa: PLC0415
         from toolcrib.security.trust_needs import needs_of_program  # noqa: PLC0415
+        from toolcrib.servers.sandbox_grants import folder_of  # noqa: PLC0415
 
         block: Any = descriptor.bindings[MODE]
-        program = _as_server(descriptor, folder_of(descriptor, workspace.base))
+        program = _as_server(descriptor, folder_of(descriptor, MODE, workspace.base))
         paths = block.get("paths", {})
         details = [f"{purpose}s {path}" for purpose in ("read", "write") for path in paths.get(purpose, ())]
         details += ["uses the network"] if block.get("network") else []
@@ -91,9 +91,7 @@ class ExecExecutor:
         capabilities += [f"file_{purpose}" for purpose in ("read", "write") if paths.get(purpose)]
         written = [block["command"], block.get("env", {}), block.get("cwd", ""), paths]
         names = [each.name for each in look_ups(written) if each.source == "env"]
-        return Requirements(
-            tuple(capabilities), (), (str(block["command"][0]),), tuple(dict.fromkeys(names))
-        )
+        return Requirements(tuple(capabilities), (), (str(block["command"][0]),), tuple(dict.fromkeys(names)))
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Check the expressions, and keys that do not fit together. No variable is resolved."""
@@ -117,7 +115,8 @@ class ExecExecutor:
             raise DocumentError(problems)
         launch = compile_command(descriptor, world)
         running = None
-        if descriptor.bindings[MODE].get("lifetime") == "runtime":  # type: ignore[union-attr, call-overload]
+        block: Any = descriptor.bindings[MODE]
+        if block.get("lifetime") == "runtime":
             running = self._programs(descriptor, launch, world)
         return BoundProgram(descriptor, launch, world, running, self._ending)
 

@@ -11,16 +11,16 @@ from toolcrib.core.child_process import inherited_environment
 from toolcrib.core.errors import ExpressionError, NotReady, Problem, did_you_mean
 from toolcrib.core.model import JSON, Descriptor
 from toolcrib.core.pointers import pointer_step, pointer_to
-from toolcrib.core.process_limits import MEASURES_PROCESSES, ProcessLimits
+from toolcrib.core.process_limits import ProcessLimits, check_measurable
 from toolcrib.core.sandbox import Sandbox
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
-from toolcrib.expressions import compile_value
+from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.compiler import ArgumentReads
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, split_variables
 from toolcrib.servers.environment import NetworkEnvironment
-from toolcrib.servers.sandbox_grants import sandbox_of
+from toolcrib.servers.sandbox_grants import declared_paths, resolved_path, sandbox_of
 
 MODE: Final = "exec"
 
@@ -151,17 +151,6 @@ def _scalars(value: JSON) -> Iterator[str]:
         yield text_of(value)
 
 
-def folder_of(descriptor: Descriptor, base: str) -> str:
-    """The folder of the file of a descriptor, absolute.
-
-    Args:
-        descriptor: The descriptor.
-        base: The folder that the names of sources are relative to; empty for the working directory.
-    """
-    file = descriptor.origin.file_of(f"/{MODE}")
-    return os.path.dirname(os.path.realpath(os.path.join(base, file)))
-
-
 def check_block(descriptor: Descriptor) -> list[Problem]:
     """The problems that the schema of the block cannot express."""
     block: Any = descriptor.bindings[MODE]
@@ -183,40 +172,37 @@ _RESULT_NAMES: Final = ("args", "output", "exit_code")
 def _combinations(block: Mapping[str, Any]) -> Iterator[Problem]:
     stays = block.get("lifetime") == "runtime"
     promptkit = block.get("wire") == "promptkit"
-
-    def wrong(key: str, message: str, hint: str) -> Problem:
-        return Problem(code="wrong_combination", message=message, pointer=f"/{MODE}/{key}", hint=hint)
-
     if "{{" in block["command"][0]:
         message = "the program itself cannot be computed"
         hint = "write its name or path; only its arguments can contain expressions"
-        yield Problem(
-            code="expression_not_allowed", message=message, pointer=f"/{MODE}/command/0", hint=hint
-        )
+        pointer = f"/{MODE}/command/0"
+        yield Problem(code="expression_not_allowed", message=message, pointer=pointer, hint=hint)
     if promptkit and "stdin" in block:
-        yield wrong("stdin", "with `wire: promptkit`, the input is given", "remove `stdin`")
+        yield _wrong("stdin", "with `wire: promptkit`, the input is given", "remove `stdin`")
     if "concurrency" in block and not (stays and promptkit):
         hint = "remove it; `limits.concurrency` limits the programs that run at the same time"
-        yield wrong("concurrency", "it needs `lifetime: runtime` and `wire: promptkit`", hint)
-    if not stays:
-        return
-    for key in ("ok_exit_codes", "result"):
+        yield _wrong("concurrency", "it needs `lifetime: runtime` and `wire: promptkit`", hint)
+    if stays:
+        yield from _combinations_of_running(block)
+
+
+def _combinations_of_running(block: Mapping[str, Any]) -> Iterator[Problem]:
+    for key, what in (("ok_exit_codes", "exit code"), ("result", "exit code and no output of its own")):
         if key in block:
-            yield wrong(
-                key, f"a program that stays running has no {_ABOUT[key]} of a call", f"remove `{key}`"
-            )
+            yield _wrong(key, f"a program that stays running has no {what} of a call", f"remove `{key}`")
     texts = {f"command/{index}": text for index, text in enumerate(block["command"][1:], 1)}
     texts |= {f"env/{pointer_step(name)}": text for name, text in block.get("env", {}).items()}
     for key, text in texts.items():
         if "{{" in text:
             message = "a program that stays running is started before the call is known"
-            yield wrong(key, message, "pass the argument in `stdin`, or use `lifetime: call`")
+            yield _wrong(key, message, "pass the argument in `stdin`, or use `lifetime: call`")
     if block.get("wire", "text") == "text" and "stdin" not in block:
         message = "a program that stays running needs a line of input for each call"
-        yield wrong("lifetime", message, "add `stdin`, or use `wire: json`")
+        yield _wrong("lifetime", message, "add `stdin`, or use `wire: json`")
 
 
-_ABOUT: Final = {"ok_exit_codes": "exit code", "result": "exit code and no output of its own"}
+def _wrong(key: str, message: str, hint: str) -> Problem:
+    return Problem(code="wrong_combination", message=message, pointer=f"/{MODE}/{key}", hint=hint)
 
 
 def compile_command(descriptor: Descriptor, world: NetworkEnvironment) -> LaunchPlan:
@@ -226,10 +212,7 @@ def compile_command(descriptor: Descriptor, world: NetworkEnvironment) -> Launch
         NotReady: A variable, the program, a folder or the sandbox is missing, or a limit cannot be measured.
     """
     block: Any = descriptor.bindings[MODE]
-    limits = ProcessLimits.of(descriptor.limits)
-    if limits.written and not MEASURES_PROCESSES:
-        named = ", ".join(f"`limits.{name}`" for name in limits.written)
-        raise NotReady(f"{named} cannot be measured on this system", code="unsupported_limit")
+    check_measurable(descriptor.limits)
     compiler = _Compiler(descriptor, [], world.secrets)
     elements = compiler.elements(block)
     env = inherited_environment(os.environ)
@@ -240,17 +223,9 @@ def compile_command(descriptor: Descriptor, world: NetworkEnvironment) -> Launch
             env[name] = text_of(read({}))
         else:
             computed[name] = read
-    folder = folder_of(descriptor, world.trust.contents.base)
-    cwd = os.path.normpath(os.path.join(folder, compiler.path(block.get("cwd", "."), f"/{MODE}/cwd")))
-    paths = {
-        purpose: None
-        if purpose not in block.get("paths", {})
-        else [
-            os.path.normpath(os.path.join(folder, compiler.path(path, f"/{MODE}/paths/{purpose}/{index}")))
-            for index, path in enumerate(block["paths"][purpose])
-        ]
-        for purpose in ("read", "write")
-    }
+    base = world.trust.contents.base
+    cwd = resolved_path(descriptor, block.get("cwd", "."), f"/{MODE}/cwd", base, world.secrets)
+    paths = declared_paths(descriptor, block.get("paths", {}), MODE, base, world.secrets)
     program = find_program(block["command"][0], cwd, env.get("PATH", os.defpath), descriptor.name)
     sandbox = sandbox_of(
         descriptor.name, world, read=paths["read"], write=paths["write"], network=block.get("network", False)
@@ -262,26 +237,25 @@ def compile_command(descriptor: Descriptor, world: NetworkEnvironment) -> Launch
         env=env,
         computed=computed,
         cwd=cwd,
-        stdin=_stdin(block, descriptor),
+        stdin=_stdin(block),
         sandbox=sandbox,
-        limits=limits,
+        limits=ProcessLimits.of(descriptor.limits),
         result=compile_value(block["result"], _RESULT_NAMES, []).render if "result" in block else None,
     )
 
 
-def _stdin(block: Mapping[str, Any], descriptor: Descriptor) -> ReadValue | None:
+def _stdin(block: Mapping[str, Any]) -> ReadValue | None:
     if "stdin" not in block:
         return None
-    rendering = compile_value(block["stdin"], ("args",), [], f"/{MODE}/stdin")
-    return _guarded(lambda given: rendering.render({"args": given}), f"/{MODE}/stdin", descriptor)
+    return _reader(compile_value(block["stdin"], ("args",), [], f"/{MODE}/stdin"), f"/{MODE}/stdin")
 
 
-def _guarded(read: ReadValue, pointer: str, _descriptor: Descriptor) -> ReadValue:
+def _reader(rendering: Rendering, pointer: str) -> ReadValue:
     """A function whose failures name what the caller can change."""
 
     def compute(given: Arguments) -> JSON:
         try:
-            return read(given)
+            return rendering.render({"args": given})
         except ExpressionError as error:
             message = f"`{pointer.removeprefix('/')}` cannot be computed: {error.message}"
             raise UnusableArguments(message, hint=error.hint, at=pointer) from None
@@ -337,9 +311,7 @@ class _Compiler:
                 parts.append((_constant(self._value_of(piece, pointer)), True))
                 continue
             rendering = compile_value(piece, names, self._problems, pointer)
-            render = rendering.render
-            read = _guarded(lambda given, render=render: render({"args": given}), pointer, self._descriptor)
-            parts.append((read, rendering.constant))
+            parts.append((_reader(rendering, pointer), rendering.constant))
         constant = all(fixed for _read, fixed in parts)
         if whole is not None:
             # An optional argument that is absent is no argument of the program.
@@ -348,18 +320,11 @@ class _Compiler:
             return parts[0][0], constant
         return (lambda given: "".join(text_of(read(given)) for read, _fixed in parts)), constant
 
-    def path(self, text: str, pointer: str) -> str:
-        """A path with its variables resolved; their values are not secrets."""
-        found: list[str] = []
-        for piece in split_variables(text):
-            found.append(piece if isinstance(piece, str) else self._value_of(piece, pointer, secret=False))
-        return "".join(found)
-
-    def _value_of(self, variable: SecretVariable, pointer: str, *, secret: bool = True) -> str:
+    def _value_of(self, variable: SecretVariable, pointer: str) -> str:
         if self._secrets is None:
             return variable.default or ""
         try:
-            return self._secrets.look_up(variable, secret=secret)
+            return self._secrets.look_up(variable)
         except MissingSecret as error:
             place = self._descriptor.origin.place(pointer)
             raise NotReady(f"{error.message} ({place})", code=error.code, hint=error.hint) from None
@@ -405,7 +370,9 @@ def find_program(name: str, cwd: str, path: str, tool: str) -> str:
     if program is None:
         message = f"the program of `{tool}`, `{name}`, was not found in PATH ({path})"
         if " " in name.strip():
-            hint = "the first element of `command` is only the program; each argument is an element of its own"
+            hint = (
+                "the first element of `command` is only the program; each argument is an element of its own"
+            )
         else:
             hint = did_you_mean(name, _programs_in(path)) or "install it, or write its full path"
         raise NotReady(message, code="no_program", hint=hint)

@@ -44,9 +44,7 @@ def with_use(result: Result, used: ProcessUsage) -> Result:
     return result._replace(usage=used.of_call(Usage(attempts=1)))
 
 
-def ended_result(
-    text: ProgramText, child: ChildProcess, *, sandboxed: bool, output: bytes
-) -> Result:
+def ended_result(text: ProgramText, child: ChildProcess, *, sandboxed: bool, output: bytes) -> Result:
     """The result of a call whose program ended with another exit code than the successful ones.
 
     Args:

@@ -123,9 +123,7 @@ def output_of_response(response: dict[str, JSON], tool: str) -> Output:
         code = error.get("code")
         details: dict[str, JSON] = {"code": code} if isinstance(code, int) else {}
         text = message if isinstance(message, str) and message else compact(error)
-        return Output(
-            failure=Result.failed(Outcome.TOOL_ERROR, text, code="json_rpc_error", details=details)
-        )
+        return Output(failure=Result.failed(Outcome.TOOL_ERROR, text, code="json_rpc_error", details=details))
     result = response.get("result")
     # A server may answer in the form of a program that runs once.
     if isinstance(result, dict) and isinstance(result.get("pending"), dict) and len(result) == 1:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady, Problem
-from toolcrib.core.hooks import load_hook
+from toolcrib.core.hooks import import_folders, load_hook
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
 from toolcrib.core.pointers import file_and_line
-from toolcrib.core.process_tree import MEASURES_MEMORY
+from toolcrib.core.process_limits import ProcessLimits, check_measurable
 from toolcrib.core.protocols import BoundTool
 from toolcrib.core.text import compact
 from toolcrib.executors.python.declarations import (
@@ -36,6 +37,7 @@ from toolcrib.security.trust_needs import Need, need_of_import
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
+    from toolcrib.core.sandbox import Sandbox
     from toolcrib.core.server_config import Server
     from toolcrib.executors.python.workers import WorkerSettings
 
@@ -79,13 +81,31 @@ class PythonExecutor:
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Check what needs no import: the code may be imported only after it is trusted."""
         block: Any = descriptor.bindings[MODE]
-        if "limits.memory" not in descriptor.origin.written or block.get("worker") == "process":
+        if block.get("worker") == "process":
             return ()
-        message = "`limits.memory` has no effect without `worker: process`"
-        hint = "add `worker: process`, or remove `limits.memory`"
-        return [
-            Problem(code="needless_key", message=message, pointer=f"/{MODE}", hint=hint, severity="warning")
-        ]
+        problems: list[Problem] = []
+        for name in ProcessLimits._fields:
+            if f"limits.{name}" in descriptor.origin.written:
+                message = f"`limits.{name}` has no effect without `worker: process`"
+                hint = f"add `worker: process`, or remove `limits.{name}`"
+                problems.append(
+                    Problem(
+                        code="needless_key",
+                        message=message,
+                        pointer=f"/{MODE}",
+                        hint=hint,
+                        severity="warning",
+                    )
+                )
+        for key in ("paths", "network"):
+            if key in block:
+                message = "without `worker: process`, the code has the access of this program"
+                hint = f"add `worker: process`, or remove `{key}`"
+                pointer = f"/{MODE}/{key}"
+                problems.append(
+                    Problem(code="wrong_combination", message=message, pointer=pointer, hint=hint)
+                )
+        return problems
 
     def needs(self, descriptor: Descriptor, workspace: Workspace) -> Iterator[Need]:
         """The code that a tool imports."""
@@ -101,9 +121,13 @@ class PythonExecutor:
             packs=_packs_of(descriptor, workspace.base),
         )
 
-    def requirements(self, _descriptor: Descriptor, _server: Server | None) -> Requirements:
-        """No capability: a block only imports code, and what that code uses must be declared."""
-        return NO_REQUIREMENTS
+    def requirements(self, descriptor: Descriptor, _server: Server | None) -> Requirements:
+        """The capabilities of its paths and network: a block only imports code, and what that code uses must be declared."""
+        block: Any = descriptor.bindings[MODE]
+        paths = block.get("paths", {})
+        capabilities = ["network"] if block.get("network") else []
+        capabilities += [f"file_{purpose}" for purpose in ("read", "write") if paths.get(purpose)]
+        return Requirements(tuple(capabilities)) if capabilities else NO_REQUIREMENTS
 
     def completes(self, descriptor: Descriptor) -> bool:
         """Whether the function provides the schemas of a tool, so that they are known once it is bound."""
@@ -171,9 +195,8 @@ class PythonExecutor:
     ) -> tuple[Descriptor, WorkerSettings]:
         from toolcrib.executors.python.workers import describe  # noqa: PLC0415 -- as above
 
+        check_measurable(descriptor.limits)
         settings = self._worker_settings(descriptor, block)
-        if descriptor.limits.memory is not None and not MEASURES_MEMORY:
-            raise NotReady("`limits.memory` cannot be measured on this system", code="unsupported_limit")
         if not isinstance(block, DeclaredBlock) and unwritten_schema(descriptor):
             found = describe(settings, world.secrets.hide_in_text, descriptor.timeout)
             if found.problems:
@@ -192,8 +215,41 @@ class PythonExecutor:
             schema=compact(descriptor.input_schema) if own else "",
             folders=tuple(each for each in (*packs, folder) if each),
             output_size=descriptor.limits.output_size,
-            memory=descriptor.limits.memory,
+            limits=ProcessLimits.of(descriptor.limits),
+            sandbox=self._sandbox_of(descriptor, block, [*packs, folder]),
             most=descriptor.limits.concurrency,
+        )
+
+    def _sandbox_of(
+        self, descriptor: Descriptor, block: Mapping[str, Any], folders: Sequence[str]
+    ) -> Sandbox | None:
+        """The sandbox of a worker; None if nothing restricts its access.
+
+        Raises:
+            NotReady: See `sandbox_of`.
+        """
+        world = self.world or _nothing_special()
+        declares = not {"capabilities", "permissions"}.isdisjoint(descriptor.origin.written)
+        restricted = declares or "paths" in block or "network" in block or world.read is not None
+        if not (restricted or world.write is not None or world.sandbox == "bubblewrap"):
+            return None
+        # Deferred: few workers have restricted access.
+        from toolcrib.servers.sandbox_grants import declared_paths, sandbox_of  # noqa: PLC0415
+
+        base = world.trust.contents.base
+        paths = declared_paths(descriptor, block.get("paths", {}), MODE, base, world.secrets)
+        if declares and "paths" not in block:
+            # A capability without paths is that of all files, unless the project grants only some.
+            for purpose, granted in (("read", world.read), ("write", world.write)):
+                if f"file_{purpose}" in descriptor.capabilities and granted is None:
+                    paths[purpose] = ["/"]
+        return sandbox_of(
+            descriptor.name,
+            world,
+            read=paths["read"],
+            write=paths["write"],
+            network=block.get("network", declares and "network" in descriptor.capabilities),
+            code=[sys.prefix, sys.base_prefix, *import_folders([each for each in folders if each])],
         )
 
     def with_config(

@@ -28,9 +28,17 @@ from toolcrib.core.model import (
     Result,
     ToolAnswer,
     TrustedAnswer,
+    Usage,
     as_result,
 )
-from toolcrib.core.process_tree import memory_of
+from toolcrib.core.process_limits import (
+    UNKNOWN_USAGE,
+    ExceededLimit,
+    ProcessLimits,
+    ProcessMonitor,
+    ProcessUsage,
+)
+from toolcrib.core.sandbox import WRAPPERS, Sandbox
 from toolcrib.core.text import format_size
 from toolcrib.executors.python.bound_function import refused_arguments, unwritable_result
 from toolcrib.executors.python.declarations import MODE
@@ -56,9 +64,6 @@ _BOOT = (
     "from toolcrib.executors.python.worker_program import main; main()"
 )
 
-_LOOK = 0.02
-"""Seconds between two measurements of the memory of a running worker."""
-
 _LAST_OUTPUT = 1.0
 """Seconds to wait for the last output of a worker that has exited."""
 
@@ -78,7 +83,8 @@ class WorkerSettings(NamedTuple):
         schema: The input schema of the descriptor as JSON; empty if the function provides it.
         folders: Folders of the trusted project and of packs whose modules may be imported.
         output_size: Maximum size of a result in bytes.
-        memory: Maximum memory in bytes; None for no limit.
+        limits: The limits of its process.
+        sandbox: Its sandbox; None for none.
         most: Maximum number of workers.
     """
 
@@ -87,7 +93,8 @@ class WorkerSettings(NamedTuple):
     schema: str
     folders: tuple[str, ...]
     output_size: int
-    memory: int | None
+    limits: ProcessLimits
+    sandbox: Sandbox | None
     most: int
 
     @property
@@ -116,18 +123,16 @@ class WorkerFailure(Exception):
         self.message = message
 
 
-class MemoryExceeded(WorkerFailure):
-    """A worker was ended because it used too much memory.
+class WorkerExceeded(WorkerFailure):
+    """A worker was ended because it exceeded a limit.
 
     Attributes:
-        measured: Bytes that it used.
+        limit: The limit.
     """
 
-    def __init__(self, measured: int, limit: int) -> None:
-        # Rounded up, so that it is never shown as equal to the limit.
-        used = f"used {format_size(-(-measured >> 20) << 20)} of memory, and `limits.memory` is {format_size(limit)}"
-        super().__init__(used, kind="memory_exceeded")
-        self.measured = measured
+    def __init__(self, limit: ExceededLimit) -> None:
+        super().__init__(str(limit), kind=limit.code)
+        self.limit = limit
 
 
 class WorkerProcess:
@@ -142,16 +147,18 @@ class WorkerProcess:
         fits: Whether its tool fits the descriptor; once it is ready.
         idle_since: When its last call ended, on the clock of the event loop.
         failure: How it ended; None while it runs.
+        used: What it used for its last call; unknown unless it has limits.
     """
 
     def __init__(self, settings: WorkerSettings, hide: Callable[[str], str]) -> None:
         self._settings = settings
         self._hide = hide
-        self._child = ChildProcess(self._heard, self._silent)
+        self._child = ChildProcess(self._heard, self._silent, sandbox=settings.sandbox)
         self._rest: list[bytes] = []
         self._reply: asyncio.Future[list[Any]] | None = None
         self._hear: Callable[[list[Any]], None] = lambda _message: None
-        self._watch: asyncio.TimerHandle | None = None
+        self._monitor: ProcessMonitor | None = None
+        self.used = UNKNOWN_USAGE
         self._started = False
         self.description: ToolDescription
         self.fits = False
@@ -168,14 +175,20 @@ class WorkerProcess:
         folders = json.dumps(import_folders(settings.folders))
         # `-I` ignores PYTHON* variables and the working directory; the search path is the one of this process.
         args = ["-I", "-c", _BOOT, folders]
-        env, here = inherited_environment(os.environ), os.getcwd()
+        env = inherited_environment(os.environ)
+        here = os.getcwd() if settings.sandbox is None else ""
+        # A worker without limits is not measured, which takes longer than a short call.
+        limits = settings.limits if settings.limits.written else None
         try:
-            await self._child.start(sys.executable, args, env=env, cwd=here)
+            await self._child.start(sys.executable, args, env=env, cwd=here, limits=limits)
         except (OSError, ValueError) as error:
             raise WorkerFailure(
                 kind="worker_failed", message=f"cannot be started: {type(error).__name__}"
             ) from None
         self._started = True
+        if limits is not None:
+            wrappers = 0 if settings.sandbox is None else WRAPPERS
+            self._monitor = ProcessMonitor(self._child.pid, limits, self._over_limit, wrappers=wrappers)
         try:
             message = await self.ask(settings.order)
         except BrokenPipeError:
@@ -205,8 +218,8 @@ class WorkerProcess:
         self._child.write(request)
         self._hear = hear
         self._reply = reply = asyncio.get_running_loop().create_future()
-        if self._settings.memory is not None:
-            self._look()
+        if self._monitor is not None:
+            self._monitor.start(anew=True)
         return reply
 
     async def _exit(self) -> list[Any]:
@@ -224,8 +237,7 @@ class WorkerProcess:
         """Kill the process and everything that it started, without waiting."""
         if self.failure is None:
             self.failure = WorkerFailure(kind="worker_died", message="was terminated")
-        if self._watch is not None:
-            self._watch.cancel()
+        self._measured()
         if self._started:
             self._child.kill()
 
@@ -253,8 +265,7 @@ class WorkerProcess:
                 self._hear(message)
                 continue
             reply, self._reply = self._reply, None
-            if self._watch is not None:
-                self._watch.cancel()
+            self._measured()
             if reply is not None and not reply.done():
                 reply.set_result(message)
 
@@ -274,21 +285,21 @@ class WorkerProcess:
             return
         if self.failure is None:
             self.failure = WorkerFailure(kind="worker_died", message=self._child.describe_end())
-        if self._watch is not None:
-            self._watch.cancel()
+        self._measured()
         if self._reply is not None and not self._reply.done():
             self._reply.set_exception(self.failure)
             self._reply.exception()  # seen, also if the call is cancelled now
 
-    def _look(self) -> None:
-        """Measure the memory, and kill the process if it exceeds the limit."""
-        limit = self._settings.memory
-        measured = memory_of(self._child.pid)
-        if limit is not None and measured > limit:
-            self.failure = MemoryExceeded(measured, limit)
-            self._child.kill()
-        else:
-            self._watch = asyncio.get_running_loop().call_later(_LOOK, self._look)
+    def _over_limit(self) -> None:
+        assert self._monitor is not None  # noqa: S101 -- it called this
+        assert self._monitor.exceeded is not None  # noqa: S101 -- as above
+        self.failure = WorkerExceeded(self._monitor.exceeded)
+        self._child.kill()
+
+    def _measured(self) -> None:
+        """Record what the call that has ended used."""
+        if self._monitor is not None:
+            self.used = self._monitor.stop(runs=self._child.code is None)
 
 
 _EVENTS = frozenset({"progress", "partial", "secret"})
@@ -541,7 +552,7 @@ class BoundWorker:
             with call.context.session.clock.outside():
                 message = await self._answer(call, await workers.pool(), progress)
         except WorkerFailure as error:
-            return self._failed(error, sent=progress.sent)
+            return _with_use(self._failed(error, sent=progress.sent), progress)
         except DocumentError as error:
             why = f"cannot bind `{self.tool.name}` in mode `{MODE}`: {error}"
             return Result.failed(Outcome.UNAVAILABLE, why, code="not_bound")
@@ -550,10 +561,11 @@ class BoundWorker:
             raise
         kind, *rest = message
         secrets = self._world.secrets
-        if kind == "value" and secrets.empty and remaining_budget(rest[0], DEPTH, self._room) >= 0:
+        measured = progress.used is not UNKNOWN_USAGE
+        if kind == "value" and not measured and secrets.empty and remaining_budget(rest[0], DEPTH, self._room) >= 0:
             return TrustedAnswer(rest[0])
         result = Result.ok(rest[0]) if kind == "value" else self._unusual(call, kind, rest)
-        return result if secrets.empty else redact_result(result, secrets)
+        return _with_use(result if secrets.empty else redact_result(result, secrets), progress)
 
     async def _answer(self, call: Call, pool: WorkerPool, progress: _Progress) -> list[Any]:
         while True:
@@ -571,6 +583,7 @@ class BoundWorker:
                 worker.kill()
                 raise
             finally:
+                progress.used = worker.used
                 pool.give_back(worker)
 
     def _workers(self) -> Workers:
@@ -596,13 +609,8 @@ class BoundWorker:
         name = self.tool.name
         acted: dict[str, JSON] = {"may_have_acted": True} if sent and not self.repeatable else {}
         message = f"the worker process of `{name}` {error.message}"
-        if isinstance(error, MemoryExceeded):
-            details: dict[str, JSON] = {
-                "limit": "memory",
-                "memory": self._settings.memory,
-                "measured": error.measured,
-                **acted,
-            }
+        if isinstance(error, WorkerExceeded):
+            details: dict[str, JSON] = {**error.limit.as_json(), **acted}
             return Result.failed(
                 Outcome.LIMIT_EXCEEDED, f"{message}; it was terminated", code=error.code, details=details
             )
@@ -646,9 +654,16 @@ _log = logging.getLogger("toolcrib")
 
 
 class _Progress:
-    """Whether a call was sent to a worker."""
+    """Whether a call was sent to a worker, and what the worker used for it."""
 
     sent = False
+    used: ProcessUsage = UNKNOWN_USAGE
+
+
+def _with_use(result: Result, progress: _Progress) -> Result:
+    if progress.used is UNKNOWN_USAGE or not progress.sent:
+        return result
+    return result._replace(usage=progress.used.of_call(Usage(attempts=1)))
 
 
 def _request(call: Call, description: ToolDescription) -> bytes:
@@ -713,5 +728,5 @@ def describe(settings: WorkerSettings, hide: Callable[[str], str], within: float
 
 
 def _not_started(name: str, error: WorkerFailure) -> str:
-    own = error.code in {"worker_failed", "memory_exceeded"}
+    own = error.code == "worker_failed" or isinstance(error, WorkerExceeded)
     return f"the worker process of `{name}` {error.message}" if own else error.message

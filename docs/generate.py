@@ -108,6 +108,13 @@ PYTHON_NOTE = (
     "have the arguments that the function takes."
 )
 
+EXEC_NOTE = (
+    "Guide: [run a program as a tool](../how-to/run-a-program.md). The program is started only if the project is "
+    "[trusted](../how-to/trust-a-project.md). [Outcomes](outcomes.md) lists how its end becomes the outcome of a call. The "
+    "key `limits` of the [descriptor](descriptor.md#limits) limits its memory, processor time, open files, written bytes and "
+    "processes; `sandbox` of the [project](project.md) decides whether it runs in a sandbox."
+)
+
 PACK_NOTE = (
     "The file is named `pack.yaml`, `pack.yml` or `pack.json`. To build, install, rename and require packs, see "
     "[packs](../how-to/packs.md). For the effect of `requires` on trust, see "
@@ -130,17 +137,20 @@ OUTCOMES = (
 def pages() -> dict[str, str]:
     """File name -> the whole page."""
     blocks = Executors.installed().blocks()
-    mock, live, mcp, client, python = (blocks[mode] for mode in ("mock", "live", "mcp", "client", "python"))
+    mock, live, mcp, client, python, program = (
+        blocks[mode] for mode in ("mock", "live", "mcp", "client", "python", "exec")
+    )
     assert isinstance(mock, dict)
     assert isinstance(live, dict)
     assert isinstance(mcp, dict)
     assert isinstance(client, dict)
     assert isinstance(python, dict)
+    assert isinstance(program, dict)
     return {
         "descriptor.md": schema_page(
             "Descriptor",
             envelope("descriptor"),
-            f"Each mode has its own block: [mock](mock.md), [live](live.md), [mcp](mcp.md), [client](client.md) and [python](python-mode.md).\n\n{BEYOND}",
+            f"Each mode has its own block: [mock](mock.md), [live](live.md), [mcp](mcp.md), [client](client.md), [exec](exec.md) and [python](python-mode.md).\n\n{BEYOND}",
         ),
         "mock.md": schema_page(
             "Mock mode",
@@ -151,6 +161,7 @@ def pages() -> dict[str, str]:
         "live.md": schema_page("Live mode", live, LIVE_NOTE),
         "mcp.md": schema_page("MCP mode", mcp, MCP_NOTE) + "\n" + written("mcp"),
         "client.md": schema_page("Client mode", client, CLIENT_NOTE),
+        "exec.md": schema_page("Exec mode", program, EXEC_NOTE),
         "python-mode.md": schema_page("Python mode", python, PYTHON_NOTE),
         "pack.md": schema_page("Pack", envelope("pack"), PACK_NOTE),
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
@@ -651,9 +662,65 @@ FINER_CODES = (
     (
         "memory_exceeded",
         "limit_exceeded",
-        "The worker process of the Python tool used more than `limits.memory`.",
+        "The process of the tool, with those that it started, used more than `limits.memory`.",
     ),
-    ("unsupported_limit", "unavailable", "`limits.memory` cannot be measured on this system."),
+    (
+        "cpu_time_exceeded",
+        "limit_exceeded",
+        "The process of the tool, with those that it started, used more than `limits.cpu_time`.",
+    ),
+    (
+        "open_files_exceeded",
+        "limit_exceeded",
+        "A process of the tool had more files open than `limits.open_files`.",
+    ),
+    (
+        "written_bytes_exceeded",
+        "limit_exceeded",
+        "The process of the tool, with those that it started, wrote more than `limits.written_bytes`.",
+    ),
+    ("processes_exceeded", "limit_exceeded", "The tool had more processes than `limits.processes`."),
+    ("unsupported_limit", "unavailable", "A limit of processes cannot be measured on this system."),
+    (
+        "no_program",
+        "unavailable",
+        "The program of a tool in mode `exec`, or its working directory, does not exist.",
+    ),
+    (
+        "no_sandbox",
+        "unavailable",
+        "Bubblewrap is not installed, and the project does not have `sandbox: none`.",
+    ),
+    (
+        "path_not_granted",
+        "unavailable",
+        "The tool declares a path that `access.paths` of the project does not grant.",
+    ),
+    ("no_such_path", "unavailable", "A path that the tool declares does not exist."),
+    (
+        "not_started",
+        "unavailable",
+        "The system did not start the program, or the program ended before it was asked.",
+    ),
+    ("sandbox_failed", "unavailable", "The sandbox did not start the program."),
+    (
+        "exit_code",
+        "tool_error",
+        "The program ended with an exit code that is not one of `ok_exit_codes`; `details` has it, and the end of stderr.",
+    ),
+    ("terminated_by_signal", "tool_error", "A signal ended the program."),
+    (
+        "json_rpc_error",
+        "tool_error",
+        "The program that stays running answered with an error; `details.code` is its code.",
+    ),
+    (
+        "pending",
+        "needs_approval",
+        "The program of PromptKit's wire format waits for somebody; `details.pending` is what it wrote.",
+    ),
+    ("invalid_output", "invalid_result", "The program did not write what its wire format requires."),
+    ("program_ended", "unknown_outcome", "The program that stays running ended before it answered the call."),
     (
         "missing_dependency",
         "unavailable",

@@ -39,6 +39,8 @@ def calls(name: str) -> dict[str, list[ast.Call]]:
         ("open_conversation", {"scenarios/agent_runner.py"}),  # asks for the models that scenarios name
         ("read_operator_file", {"loading/stores.py"}),  # of paths that the trail permits
         ("look_up", {
+            "executors/exec/command.py",  # of tools that are bound
+            "servers/sandbox_grants.py",  # of tools that are bound
             "executors/live/__init__.py", "executors/live/value_sources.py",  # of tools that are bound
             "executors/python/services.py",  # of tools that are bound: their code was imported, which needs trust
             "http/auth/credentials.py", "servers/mcp/supervisor.py", "servers/mcp/transports.py",  # of servers that were checked

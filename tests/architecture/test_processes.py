@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 STARTS = re.compile(
-    r"subprocess_exec|subprocess_shell|create_subprocess|\bos\.(system|popen|fork|forkpty|exec\w+|spawn\w+|posix_spawnp?|startfile)\b"
+    r"subprocess_exec|subprocess\.(Popen\(|run|call|check_\w+|getoutput|getstatusoutput)|subprocess_shell|create_subprocess|\bos\.(system|popen|fork|forkpty|exec\w+|spawn\w+|posix_spawnp?|startfile)\b"
 )
 
 
@@ -16,4 +16,4 @@ def test_programs_are_started_in_one_place(root):
         for path in package.rglob("*.py")
         if STARTS.search(path.read_text(encoding="utf-8"))
     }
-    assert found == {"core/child_process.py", "core/process_tree.py"}
+    assert found == {"core/child_process.py", "core/measured_process.py", "core/process_tree.py"}

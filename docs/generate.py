@@ -717,7 +717,7 @@ FINER_CODES = (
     (
         "pending",
         "needs_approval",
-        "The program of PromptKit's wire format waits for somebody; `details.pending` is what it wrote.",
+        "The program reports that the call is pending, in PromptKit's wire format; `details.pending` is what it wrote.",
     ),
     ("invalid_output", "invalid_result", "The program did not write what its wire format requires."),
     ("program_ended", "unknown_outcome", "The program that stays running ended before it answered the call."),

@@ -16,7 +16,6 @@ import atexit
 import os
 import secrets
 import signal
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import cast
@@ -164,7 +163,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 if limits is not NO_PROCESS_LIMITS:
                     restrict_process(self.pid, limits)
             else:
-                pipe = subprocess.PIPE if stdin else subprocess.DEVNULL
+                pipe = asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL
                 await loop.subprocess_exec(
                     lambda: self,
                     *argv,

@@ -155,14 +155,18 @@ def exceeded_limit(used: ProcessUsage, limits: ProcessLimits) -> ExceededLimit |
     return None
 
 
-def check_measurable(limits: Limits) -> None:
+def check_measurable(limits: Limits, *, measures: bool = MEASURES_PROCESSES) -> None:
     """Check that the limits of processes among those of a tool can be measured.
+
+    Args:
+        limits: The limits of the tool.
+        measures: Whether the system can measure processes.
 
     Raises:
         NotReady: They cannot be measured on this system.
     """
     written = ProcessLimits.of(limits).written
-    if written and not MEASURES_PROCESSES:
+    if written and not measures:
         named = ", ".join(f"`limits.{name}`" for name in written)
         raise NotReady(f"{named} cannot be measured on this system", code="unsupported_limit")
 

@@ -13,7 +13,9 @@ import pytest
 
 from exec_tools import call, document, gone, registry_of, run, written
 from toolcrib import Outcome, Runtime
-from toolcrib.core.process_limits import ProcessLimits
+from toolcrib.core.errors import NotReady
+from toolcrib.core.model import Limits
+from toolcrib.core.process_limits import ProcessLimits, check_measurable
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 
@@ -217,7 +219,7 @@ def test_a_tool_script_of_promptkit_runs_unchanged():
     assert (ok.value, bare.value) == ({"city": "Oslo"}, {"temperature": 3})
     assert (failed.outcome, failed.message) == (Outcome.TOOL_ERROR, "no such city")
     assert (pending.outcome, pending.error.code) == (Outcome.NEEDS_APPROVAL, "pending")
-    assert pending.message == "`tool` waits for somebody: ask the owner"
+    assert pending.message == "`tool` reports that the call is pending: ask the owner"
     assert pending.error.details["pending"] == {"reason": "approval_required", "message": "ask the owner"}
 
 
@@ -435,6 +437,14 @@ def test_declared_capabilities_include_those_of_the_block():
     assert tool.capabilities == ("file_read", "file_write", "network", "process")
     problems = problems_of(["echo"], capabilities=["network"])
     assert ("undeclared_capability", "/capabilities") in problems
+
+
+def test_limits_that_cannot_be_measured_make_a_tool_unavailable():
+    check_measurable(Limits(), measures=False)
+    with pytest.raises(NotReady, match="cannot be measured") as refused:
+        check_measurable(Limits(memory=1, processes=1), measures=False)
+    assert refused.value.code == "unsupported_limit"
+    assert refused.value.message == "`limits.memory`, `limits.processes` cannot be measured on this system"
 
 
 def test_process_limits_are_those_of_the_tool():

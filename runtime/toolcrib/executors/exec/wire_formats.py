@@ -82,7 +82,7 @@ def _pending(info: Any, tool: str) -> Result:
     message = info.get("message") or info.get("reason") or "no reason given"
     return Result.failed(
         Outcome.NEEDS_APPROVAL,
-        f"`{tool}` waits for somebody: {message}",
+        f"`{tool}` reports that the call is pending: {message}",
         code="pending",
         details={"pending": info},
     )

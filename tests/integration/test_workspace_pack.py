@@ -559,3 +559,76 @@ def test_a_folder_that_does_not_exist_makes_the_tools_unavailable(root, monkeypa
         answer = tools.call_sync("read_file", {"path": "x"})
     assert (answer.outcome, answer.error.code) == (Outcome.UNAVAILABLE, "initialise_failed")
     assert "nowhere" in answer.message
+
+
+# Programs.
+
+GIT = ["git", "-c", "user.name=Ann", "-c", "user.email=ann@example.com"]
+
+
+@pytest.fixture
+def repository(root):
+    """The files of the store in a repository, below a folder that is one as well."""
+    (root.parent / "above.txt").write_text("above", encoding="utf-8")
+    for folder in (root.parent, root):
+        subprocess.run([*GIT, "init", "-q", "-b", "main"], cwd=folder, check=True)
+        subprocess.run([*GIT, "add", "."], cwd=folder, check=True, stderr=subprocess.DEVNULL)
+        subprocess.run([*GIT, "commit", "-qm", f"Add {folder.name}"], cwd=folder, check=True)
+    return root
+
+
+@pytest.fixture(params=["bubblewrap", "none"])
+def programs(request, root):
+    with Runtime.open(PACK, mode="exec", trust=True, sandbox=request.param) as opened:
+        yield opened
+
+
+def test_git_shows_the_state_of_the_folder(programs, repository):
+    assert value(programs, "git_status") == {"text": "## main\n"}
+    (repository / "shop" / "tax.py").write_text("RATE = 0.3\n", encoding="utf-8")
+    assert value(programs, "git_status") == {"text": "## main\n M shop/tax.py\n"}
+    assert "+RATE = 0.3\n" in value(programs, "git_diff", path="shop")["text"]
+    assert value(programs, "git_diff", staged=True) == {"text": ""}
+    assert re.fullmatch(r"[0-9a-f]+ \d{4}-\d\d-\d\d Ann: Add root\n", value(programs, "git_log")["text"])
+    assert value(programs, "git_log", path="-p") == {"text": ""}
+
+
+def test_git_finds_no_repository_above_the_folder(programs, repository):
+    shutil.rmtree(repository / ".git")
+    for name in ("git_status", "git_diff", "git_log"):
+        result = programs.call_sync(name)
+        assert (result.outcome, result.error.code) == (Outcome.TOOL_ERROR, "exit_code"), name
+    assert code(programs, "git_log", path="../above.txt") == "exit_code"
+
+
+def test_git_runs_no_program_that_the_repository_names(programs, repository, tmp_path):
+    marker = repository / "marker"
+    for key in ("diff.external", "core.fsmonitor", "core.pager", "diff.x.textconv"):
+        subprocess.run([*GIT, "config", key, f"touch {marker}"], cwd=repository, check=True)
+    (repository / ".gitattributes").write_text("* diff=x\n", encoding="utf-8")
+    (repository / "README.md").write_text("# Changed\n", encoding="utf-8")
+    for name in ("git_status", "git_diff", "git_log"):
+        value(programs, name)
+    assert not marker.exists()
+
+
+def test_echo_returns_any_text(programs):
+    for text in ("hello", "-n", "--help", "%s\\n", "$(id) `id`", ""):
+        assert value(programs, "echo", text=text) == text
+
+
+def test_ping_declares_its_network_and_is_given_no_option(programs, tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ping").write_text('#!/bin/sh\nprintf "%s " "$@"\nexit 1\n', encoding="utf-8")
+    (tmp_path / "bin" / "ping").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    assert programs.registry["ping"].capabilities == ("process", "network")
+    text = "-n -q -w 10 -c 2 -- example.com "
+    assert value(programs, "ping", host="example.com", count=2) == {"answered": False, "text": text}
+    assert programs.call_sync("ping", {"host": "-f"}).outcome is Outcome.INVALID_ARGUMENTS
+
+
+def test_without_a_workspace_git_is_unavailable(programs, monkeypatch):
+    monkeypatch.delenv("TOOLCRIB_WORKSPACE")
+    result = programs.call_sync("git_status")
+    assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "missing_secret")

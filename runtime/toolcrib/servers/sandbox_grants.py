@@ -28,6 +28,8 @@ def folder_of(descriptor: Descriptor, mode: str, base: str) -> str:
 def resolved_path(descriptor: Descriptor, path: str, pointer: str, base: str, secrets: SecretResolver) -> str:
     """A path in a block, absolute, with its variables resolved, whose values are not secrets.
 
+    A path that begins with a variable that is set belongs to the operator, and is relative to the working directory.
+
     Args:
         descriptor: The descriptor.
         path: The path, relative to the file of the block.
@@ -38,17 +40,20 @@ def resolved_path(descriptor: Descriptor, path: str, pointer: str, base: str, se
     Raises:
         NotReady: A variable is missing.
     """
+    folder = folder_of(descriptor, pointer.split("/")[1], base)
     pieces: list[str] = []
     for piece in split_variables(path):
         if isinstance(piece, str):
             pieces.append(unescape_dollars(piece))
             continue
         try:
-            pieces.append(secrets.look_up(piece, secret=False))
+            value = secrets.look_up(piece, secret=False)
         except MissingSecret as error:
             message = f"{error.message} ({descriptor.origin.place(pointer)})"
             raise NotReady(message, code=error.code, hint=error.hint) from None
-    folder = folder_of(descriptor, pointer.split("/")[1], base)
+        if not pieces and value != piece.default:
+            folder = os.getcwd()
+        pieces.append(value)
     return os.path.normpath(os.path.join(folder, "".join(pieces)))
 
 

@@ -562,7 +562,12 @@ class BoundWorker:
         kind, *rest = message
         secrets = self._world.secrets
         measured = progress.used is not UNKNOWN_USAGE
-        if kind == "value" and not measured and secrets.empty and remaining_budget(rest[0], DEPTH, self._room) >= 0:
+        if (
+            kind == "value"
+            and not measured
+            and secrets.empty
+            and remaining_budget(rest[0], DEPTH, self._room) >= 0
+        ):
             return TrustedAnswer(rest[0])
         result = Result.ok(rest[0]) if kind == "value" else self._unusual(call, kind, rest)
         return _with_use(result if secrets.empty else redact_result(result, secrets), progress)

@@ -27,6 +27,7 @@ import mcp_client
 import mcp_server
 import mocks
 import peers
+import programs
 import python_tools
 import startup
 import trust
@@ -128,6 +129,7 @@ def main() -> int:
         Section("peers", peers.rows(peer_versions)),
         Section("typed functions", peers.function_rows(peer_versions)),
         Section("python_tools", python_tools.rows()),
+        Section("programs", programs.rows()),
         Section("live", live.rows(peer_versions)),
         Section("mcp_server", serving.rows()),
         Section("mcp_client", mcp_client.rows(peer_versions)),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import NotReady
-from toolcrib.core.model import JSON, Limits, Usage
+from toolcrib.core.model import JSON, Limits, MeasuredUsage, Usage
 from toolcrib.core.process_tree import children_of, share_of_memory
 from toolcrib.core.text import format_size
 
@@ -101,10 +101,8 @@ class ProcessUsage(NamedTuple):
 
     def of_call(self, usage: Usage) -> Usage:
         """The usage of a call, with these values."""
-        cpu = None if self.cpu_time is None else round(self.cpu_time, 6)
-        return usage._replace(
-            memory=self.memory, cpu_time=cpu, written_bytes=self.written_bytes, processes=self.processes
-        )
+        values = {**self._asdict(), "cpu_time": None if self.cpu_time is None else round(self.cpu_time, 6)}
+        return MeasuredUsage.of(usage.attempts, usage.duration, values)
 
 
 UNKNOWN_USAGE = ProcessUsage()

@@ -638,7 +638,7 @@ class Session:
             answer = ended
         if type(answer) is TrustedAnswer:
             # Inline: most mocked calls end here, and one more frame is measurable.
-            usage = _new(Usage, (1, self._monotonic() - started, None, None, None, None))
+            usage = _new(Usage, (1, self._monotonic() - started))
             trusted: Result = _new(
                 Result, (_OK, answer[0], (), "", None, usage, answer[1], None, chain.tool.name)
             )

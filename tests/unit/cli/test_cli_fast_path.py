@@ -59,7 +59,7 @@ name: later
 description: Nobody wrote it yet.
 experimental: true
 """,
-    "other/far.tool.yaml": "name: far\nmode: mock\nmock: {result: Far away.}\nexec: {command: x}\n",
+    "other/far.tool.yaml": "name: far\nmode: mock\nmock: {result: Far away.}\nrobot: {command: x}\n",
     "bad/bad.tool.yaml": "name: bad\nmock: {result: 1}\noops: 1\n",
 }
 
@@ -105,10 +105,10 @@ CALLS = [
     ["ecko", "text=hi"],
     ["echo", "text=hi", "--dry-run"],
     ["echo", "text=hi", "--explain"],
-    ["echo", "text=hi", "--mode", "exec"],
+    ["echo", "text=hi", "--mode", "robot"],
     ["echo", "text=hi", "--mode", "oops"],
     ["far", "--pack", "other"],
-    ["far", "--pack", "other", "--mode", "exec"],
+    ["far", "--pack", "other", "--mode", "robot"],
     ["far", "--pack", "nowhere"],
     ["bad", "--pack", "bad"],
     ["echo", "--pack", "bad", "text=hi"],

@@ -32,8 +32,8 @@ def test_a_column_that_nobody_needs_is_not_there(write, toolcrib):
 
 
 def test_a_tool_whose_mode_is_not_installed_is_unavailable(write, toolcrib, document):
-    write({"descriptors/a.tool.yaml": "name: a\nmode: exec\nexec: {command: x}\nmock: {result: 1}\n"})
-    assert "exec (unavailable)" in toolcrib("list").stdout
+    write({"descriptors/a.tool.yaml": "name: a\nmode: robot\nrobot: {command: x}\nmock: {result: 1}\n"})
+    assert "robot (unavailable)" in toolcrib("list").stdout
     assert "not installed" in document("list", "--json")["tools"][0]["unavailable"]
 
 

@@ -27,7 +27,7 @@ defaults: {timeout: 5s}
 
 FILES = {
     "shop/pack.yaml": PACK,
-    "shop/tools/get.tool.yaml": "name: get_it\ndescription: Gets it. Always.\nmode: mock\nmock: {result_file: ../data/a.json}\nexec: {}\n",
+    "shop/tools/get.tool.yaml": "name: get_it\ndescription: Gets it. Always.\nmode: mock\nmock: {result_file: ../data/a.json}\nrobot: {}\n",
     "shop/data/a.json": '{"a": 1}',
     "shop/scenarios/one.scenario.yaml": "scenario: one\nsteps: [{call: get_it, expect: {result: {a: 1}}}]\n",
 }
@@ -117,7 +117,7 @@ def test_inspect_shows_an_archive_without_unpacking_it(built, toolcrib):
         ["prompt", "helper: Helps."],
         ["prompt", "other: *"],
         ["defaults", "timeout 5s"],
-        ["acme__get_it", "mock, exec  Gets it."],
+        ["acme__get_it", "mock, robot  Gets it."],
         ["one"],
         ["data/a.json", "8 bytes"],
         ["sha256", hashlib.sha256(built.read_bytes()).hexdigest()],
@@ -132,7 +132,12 @@ def test_inspect_of_a_folder_shows_what_build_would_write(built, document):
         folder.pop(key), archive.pop(key)
     assert folder == archive
     assert folder["tools"] == [
-        {"name": "acme__get_it", "mode": "mock", "modes": ["mock", "exec"], "description": "Gets it. Always."}
+        {
+            "name": "acme__get_it",
+            "mode": "mock",
+            "modes": ["mock", "robot"],
+            "description": "Gets it. Always.",
+        }
     ]
     assert folder["requires"] == {"toolcrib": ">=0.1"}
     assert folder["toolsets"] == {"small": {"description": "", "tools": ["get_*"]}}

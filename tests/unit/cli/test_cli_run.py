@@ -158,10 +158,10 @@ def test_an_expression_that_can_not_be_read_is_a_usage_error(good, toolcrib):
 
 
 def test_examples_of_a_tool_that_can_not_run_here_are_not_played(write, toolcrib):
-    write({"descriptors/a.tool.yaml": "name: a\nmode: exec\nexec: {command: x}\nexamples: [{args: {}}]\n"})
+    write({"descriptors/a.tool.yaml": "name: a\nmode: robot\nrobot: {command: x}\nexamples: [{args: {}}]\n"})
     result = toolcrib("run")
     assert result.exit_code == exit_codes.PROBLEMS
-    assert "the examples of a (descriptors/a.tool.yaml:1): unavailable: mode `exec`" in result.stdout
+    assert "the examples of a (descriptors/a.tool.yaml:1): unavailable: mode `robot`" in result.stdout
 
 
 def test_at_a_terminal_a_bar_moves_on_stderr_and_stdout_has_the_summary(good, on_terminal):

@@ -37,8 +37,8 @@ examples:
   - args: {password: hunter2}
   - args: {}
     result: {token: abc123}
-mode: exec
-exec: {command: x, password: hunter2}
+mode: robot
+robot: {command: x, password: hunter2}
 mock: {result: {token: abc123}}
 """
 
@@ -79,9 +79,9 @@ def test_a_page_shows_all_that_is_written_and_why_a_mode_is_missing(write, toolc
     for text in (
         "rich  Everything",
         "  Second line.",
-        "exec (unavailable)",
+        "robot (unavailable)",
         "available in    mock",
-        "mode `exec` of `rich` is not installed",
+        "mode `robot` of `rich` is not installed",
     ):
         assert text in page
     for text in (
@@ -122,7 +122,7 @@ def test_a_tool_without_parameters_and_an_unbound_one_say_so(tools, toolcrib):
     assert "parameters: none" in page
     assert "deprecated      use echo" in page
     assert (
-        "unavailable     `later` is unbound: add a `client:` or `live:` or `mcp:` or `mock:` or `python:` block to descriptors/later.tool.yaml:2"
+        "unavailable     `later` is unbound: add a `client:` or `exec:` or `live:` or `mcp:` or `mock:` or `python:` block to descriptors/later.tool.yaml:2"
         in page
     )
 

@@ -75,7 +75,7 @@ def read(*paths: str, **asked) -> Runtime:
     return runtime
 
 
-EXEC = "exec: {command: x}\n"
+EXEC = "robot: {command: x}\n"
 """A block of a mode that is not installed; `mode_not_installed` is told of it."""
 
 
@@ -156,8 +156,8 @@ toolsets: {small: [a, b]}
 profile: dev
 profiles:
   dev: {modes: {"*": mock}}
-  exec: {modes: {a: exec}, defaults: {timeout: 1m}}
-  small: {extends: exec, toolset: small, enable: [old]}
+  robot: {modes: {a: robot}, defaults: {timeout: 1m}}
+  small: {extends: robot, toolset: small, enable: [old]}
 """
 
 
@@ -166,7 +166,7 @@ class TestProfiles:
 
     @pytest.fixture
     def project(self, write):
-        both = "name: a\nmode: exec\ntimeout: 5s\nmock: {result: 1}\n" + EXEC
+        both = "name: a\nmode: robot\ntimeout: 5s\nmock: {result: 1}\n" + EXEC
         write(
             {
                 "toolcrib.yaml": PROFILES,
@@ -185,23 +185,23 @@ class TestProfiles:
         assert tools["a"].origin.settings["mode"] == "toolcrib.yaml:8 (profile dev)"
 
     def test_another_one_can_be_chosen(self, project):
-        tools = self.opened("exec").registry
-        assert (tools["a"].mode, tools.cards["a"].mode) == ("exec", "exec")
+        tools = self.opened("robot").registry
+        assert (tools["a"].mode, tools.cards["a"].mode) == ("robot", "robot")
 
     def test_the_environment_chooses_before_the_project_and_after_the_caller(self, project, monkeypatch):
-        monkeypatch.setenv("TOOLCRIB_PROFILE", "exec")
-        assert self.opened().registry["a"].mode == "exec"
+        monkeypatch.setenv("TOOLCRIB_PROFILE", "robot")
+        assert self.opened().registry["a"].mode == "robot"
         assert self.opened("dev").registry["a"].mode == "mock"
 
     def test_modes_of_the_caller_come_before_those_of_the_profile(self, project):
-        assert self.opened("dev", modes={"a": "exec"}).registry["a"].mode == "exec"
+        assert self.opened("dev", modes={"a": "robot"}).registry["a"].mode == "robot"
 
     def test_defaults_are_for_tools_that_do_not_say_so_themselves(self, project):
-        tools = self.opened("exec").registry
+        tools = self.opened("robot").registry
         assert (tools["a"].timeout, tools["b"].timeout) == (5.0, 60.0)
         assert (tools["a"].coerce, tools["b"].coerce) == ("off", "off")
         assert tools["b"].origin.settings == {
-            "timeout": "toolcrib.yaml:9 (profile exec)",
+            "timeout": "toolcrib.yaml:9 (profile robot)",
             "coerce": "toolcrib.yaml:3",
         }
 
@@ -292,7 +292,7 @@ class TestEveryProfile:
         assert runtime.registry["a"].mode == "mock"
 
     def test_a_tool_without_a_block_of_the_mode(self, write):
-        text = "project: p\nsources: [tools]\nprofiles: {x: {modes: {a: exec}}}\n"
+        text = "project: p\nsources: [tools]\nprofiles: {x: {modes: {a: robot}}}\n"
         _runtime, told = self.problems(write, text, **{"tools/b.yaml": tool("b", f"mode: mock\n{EXEC}")})
         assert ("binding_missing", "warning", "/profiles/x/modes/a") in told
 

@@ -115,7 +115,7 @@ class _Attempts:
             record_progress(self._call.id, attempts=self._made)
             raise
         tried = self._made - 1 + attempts_of(result)  # zero for the last one if the breaker stopped it
-        return self._told(result)._replace(usage=result.usage._replace(attempts=tried))
+        return self._told(result)._replace(usage=result.usage.counted(tried, 0.0))
 
     async def _attempt(self) -> Result:
         # The first attempt was made before tenacity was imported; hand its result over.

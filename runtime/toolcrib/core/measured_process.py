@@ -42,7 +42,6 @@ class MeasuredProcess(asyncio.SubprocessTransport):
         self._ended = False
         self.usage = UNKNOWN_USAGE
         self._handle = os.pidfd_open(popen.pid)
-        self._loop.add_reader(self._handle, self._collect)
 
     @classmethod
     async def start(
@@ -83,12 +82,14 @@ class MeasuredProcess(asyncio.SubprocessTransport):
             pass_fds=tuple(inherited),
         )
         transport = cls(protocol, popen, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-        protocol.connection_made(transport)
         try:
             await transport._connect()
         except BaseException:
             transport._abandon()
             raise
+        # The pipes come first, as with asyncio, and the end of the process after both.
+        protocol.connection_made(transport)
+        transport._watch()
         return transport
 
     async def _connect(self) -> None:
@@ -109,7 +110,11 @@ class MeasuredProcess(asyncio.SubprocessTransport):
             if file is not None and number not in self._pipes:
                 file.close()
         self._open = len(self._pipes)
+        self._watch()
         self.close()
+
+    def _watch(self) -> None:
+        self._loop.add_reader(self._handle, self._collect)
 
     def _files(self) -> dict[int, IO[bytes] | None]:
         return {0: self._popen.stdin, 1: self._popen.stdout, 2: self._popen.stderr}

@@ -17,6 +17,7 @@ import pytest
 import toolcrib
 from toolcrib import Executors, Outcome, Partial, Progress, RealClock, Registry, Runtime, parse_registry
 from toolcrib.core.model import NOTHING, Content
+from toolcrib.core.process_limits import NO_PROCESS_LIMITS
 from toolcrib.executors.python.worker_messages import ToolDescription, WorkerOrder, encode
 from toolcrib.executors.python.worker_program import ToolWorker, Wire
 from toolcrib.executors.python.workers import WorkerPool, WorkerSettings
@@ -340,7 +341,7 @@ def test_synchronous_callers_share_a_worker(module):
 
 def test_workers_that_no_call_needs_end_except_one(module):
     block = json.dumps({"call": f"{module}:pid", "worker": "process"})
-    settings = WorkerSettings(f"{module}:pid", block, "", (), 1 << 20, None, 3)
+    settings = WorkerSettings(f"{module}:pid", block, "", (), 1 << 20, NO_PROCESS_LIMITS, None, 3)
 
     async def calls():
         pool = WorkerPool(settings, str, unused=0)

@@ -36,6 +36,9 @@ _LAST_OUTPUT = 1.0
 """Seconds that a program whose stdout has ended may still run."""
 
 
+_CLOSED = "closed its stdout"
+
+
 class ProgramEnded(Exception):
     """A program ended before it answered."""
 
@@ -64,6 +67,7 @@ class RunningProgram:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._monitor: ProcessMonitor | None = None
         self._started = False
+        self._was_deaf = False
         self.child = ChildProcess(self._heard, self._silent, sandbox=plan.sandbox)
         self.ended = ""
         self.exceeded: ExceededLimit | None = None
@@ -165,17 +169,21 @@ class RunningProgram:
             loop.call_soon(self._gone)
         elif not self.ended:
             # Without its stdout it cannot answer any more.
-            self.ended = "closed its stdout"
+            self.ended = _CLOSED
             loop.call_later(_LAST_OUTPUT, self._deaf)
 
     def _deaf(self) -> None:
         if self.child.code is None:
+            self._was_deaf = True
             self.child.kill()
 
     def _gone(self) -> None:
         if self.child.waits_in_pipe():
             asyncio.get_running_loop().call_soon(self._gone)
             return
+        if self.ended == _CLOSED and not self._was_deaf:
+            # It was ending, and its exit code is the better explanation.
+            self.ended = ""
         self.ended = self.ended or self.child.describe_end()
         for answer in self._waiting.values():
             if not answer.done():

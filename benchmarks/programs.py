@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from time import perf_counter
+from typing import Literal
 
 from rounds import Round, Row, interleaved, line
 
@@ -29,7 +30,7 @@ def tools(sandbox: str) -> Runtime:
     """A runtime with the program as a tool."""
     document = json.dumps({"name": "program", "mode": "exec", "exec": {"command": PROGRAM}})
     kinds = Executors.installed()
-    chosen = "none" if sandbox == "none" else "bubblewrap"
+    chosen: Literal["bubblewrap", "none"] = "none" if sandbox == "none" else "bubblewrap"
     return Runtime(parse_registry("benchmark.json", document, kinds=kinds), executors=kinds, sandbox=chosen)
 
 

@@ -70,6 +70,8 @@ COMMANDS = (
     "stubs",
     "stubs --out tools.py",
     "serve mcp --help",
+    "approvals list",
+    "approvals list --json",
     "trust --dry-run",
     "trust --yes",
     "trust list",

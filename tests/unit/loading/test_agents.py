@@ -346,7 +346,7 @@ def test_answers_say_one_thing_of_a_call():
         f"scenario: s\nagent: {{turns: [{{user: hi, script: [{{call: get_order}}]}}, {{answers: {both}}}]}}"
     )
     (problem,) = [each for each in linked(text).problems if each.pointer.endswith("get_order")]
-    assert problem.message.startswith("of a call that waits one of")
+    assert problem.message.startswith("the answer to a pending call is one of")
 
 
 def test_a_tool_that_is_not_there_comes_with_how_to_mean_it():

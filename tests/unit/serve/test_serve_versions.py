@@ -47,6 +47,7 @@ def renamed(self, request_outbound, connection, **named):
     self.connected = self.__dict__.pop("_connection")
 
 module.ServerSession.__init__ = renamed
+module.ServerSession.client_capabilities = property(lambda self: self.connected.client_capabilities)
 """
 
 

@@ -23,6 +23,7 @@ OUTSIDE = {
     "CHANGELOG.md": "changelog.md",
     "benchmarks/RESULTS.md": "explanation/benchmarks.md",
     "packs/retail/README.md": "tutorial-online-shop.md",
+    "packs/workspace/README.md": "reference/file-tools.md",
 }
 """File of the repository -> page of the site."""
 

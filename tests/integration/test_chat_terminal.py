@@ -29,6 +29,7 @@ name: ask_person
 client: {}
 ---
 name: slow
+input_schema: {type: object, properties: {password: {type: string}}}
 mock: {result: 1, latency: 60s}
 """
 

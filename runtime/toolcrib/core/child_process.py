@@ -289,6 +289,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
         # Descendants that keep the pipes open would otherwise delay this as long as they run.
         await asyncio.wait({self._lost}, timeout=seconds)
 
+    def is_dead(self) -> bool:
+        """Whether the process has ended, even if the event loop has not noticed it yet."""
+        if self.code is not None:
+            return True
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # the event loop has just collected it
+            return True
+
     def last_words(self, hide: Callable[[str], str]) -> str:
         """The last 64 KiB of its stderr as text.
 

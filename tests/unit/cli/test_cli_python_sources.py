@@ -158,7 +158,7 @@ def test_run_plays_the_examples(trusted, module, toolcrib):
     assert done.exit_code == 0, done.output
     assert "find_order" in done.stdout
     assert "1 scenario passed" in done.stdout
-    (trusted / f"{module}.py").write_text(CODE.replace('is paid"}', 'is open"}'))
+    (trusted / f"{module}.py").write_text(CODE.replace('is paid"}', 'is not paid"}'))
     sys.modules.pop(module)
     assert toolcrib("run").exit_code == 1
 

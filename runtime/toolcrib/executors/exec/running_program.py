@@ -265,7 +265,8 @@ class _ProgramKeeper:
 
     async def _ready(self) -> RunningProgram:
         async with self._starting:
-            if self._program is None or self._program.ended:
+            # The event loop may not have noticed yet that an idle program has ended.
+            if self._program is None or self._program.ended or self._program.child.is_dead():
                 self._drop(self._program)
                 program = RunningProgram(self._plan, self._wire, self._tool.limits.output_size)
                 try:

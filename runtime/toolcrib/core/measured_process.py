@@ -40,8 +40,19 @@ class MeasuredProcess(asyncio.SubprocessTransport):
         self._closed = False
         self._code: int | None = None
         self._ended = False
+        self._handle = -1
         self.usage = UNKNOWN_USAGE
         self._handle = os.pidfd_open(popen.pid)
+        # Only this class waits for the process. Popen would wait for it, too, and warn that it still runs if the event
+        # loop is closed before it has noticed the end of a process that was killed.
+        popen.returncode = 0
+
+    def __del__(self) -> None:
+        """Collect a process whose end the event loop did not notice before it was closed."""
+        if self._code is None and self._handle >= 0:
+            os.close(self._handle)
+            with suppress(ChildProcessError):
+                os.waitpid(self._popen.pid, os.WNOHANG)
 
     @classmethod
     async def start(
@@ -189,8 +200,6 @@ class MeasuredProcess(asyncio.SubprocessTransport):
         else:
             self._code = os.waitstatus_to_exitcode(status)
             self.usage = before.joined(usage_of_ended(resources, self._own_peak))
-        # Popen would otherwise wait for it again, and warn that it still runs.
-        self._popen.returncode = self._code
         self._protocol.process_exited()
         self._settle()
 

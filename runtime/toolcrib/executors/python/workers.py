@@ -199,6 +199,10 @@ class WorkerProcess:
         self.description = ToolDescription(*message[1])
         self.fits = not self.description.problem_fields
 
+    def is_dead(self) -> bool:
+        """Whether the process has ended, even if the event loop has not noticed it yet."""
+        return self._child.is_dead()
+
     def ask(
         self, request: bytes, hear: Callable[[list[Any]], None] = lambda _message: None
     ) -> asyncio.Future[list[Any]]:
@@ -337,7 +341,7 @@ class WorkerPool:
         await self._free.acquire()
         while self._idle:
             worker = self._idle.pop()
-            if worker.failure is None:
+            if worker.failure is None and not worker.is_dead():
                 return worker
             self._end(worker)
         try:

@@ -54,4 +54,4 @@ class GetWeather(toolcrib.Tool[WeatherInput, WeatherOutput]):
 
 
 class UnknownCityError(LookupError):
-    """There is no weather for a city."""
+    """The weather of a city is unknown."""

@@ -59,7 +59,7 @@ class Refusal(Exception):
 
 
 class Place(NamedTuple):
-    """Where a file is: an open folder and a name in it, which is no link.
+    """Where a file is: an open folder and a name in it that is not a link.
 
     Attributes:
         folder: Descriptor of the folder.
@@ -278,7 +278,7 @@ def _names(path: str, root: str) -> list[str]:
         raise Refusal("outside", f"`{path}` is outside the workspace; use a path relative to it")
     names = [] if path == root else [name for name in inner.split("/") if name not in {"", "."}]
     if names and path.endswith("/"):
-        # `a.txt/` is no file; the name after it makes the system say so.
+        # `a.txt/` is not a file. With a name after it, the system reports that.
         names.append(".")
     return names[::-1]
 

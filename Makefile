@@ -15,6 +15,9 @@ FUZZ_MINUTES ?= 10
 # start, come before the many short ones.
 SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
 
+# A single test with every instance may take many minutes.
+EXHAUSTIVE := --exhaustive --override-ini faulthandler_timeout=3600
+
 # Compiled tests and modules are kept, even where the environment asks for none: rewriting the asserts of all tests in each
 # worker takes a minute.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,10 +36,10 @@ test: $(VENV)/developing  ## run the tests, with a sample of the exhaustive ones
 	@$(PYTEST) $(SPREAD) $(TEST_OPTIONS)
 
 test-all: $(VENV)/developing  ## run all tests, with every example and instance
-	@$(PYTEST) $(SPREAD) --exhaustive $(TEST_OPTIONS)
+	@$(PYTEST) $(SPREAD) $(EXHAUSTIVE) $(TEST_OPTIONS)
 
 coverage: $(VENV)/developing  ## run all tests and measure their branch coverage
-	@$(PYTEST) $(SPREAD) --exhaustive --cov --cov-fail-under=97 $(TEST_OPTIONS)
+	@$(PYTEST) $(SPREAD) $(EXHAUSTIVE) --cov --cov-fail-under=97 $(TEST_OPTIONS)
 
 lint: $(VENV)/developing  ## check style, types and architecture
 	$(BIN)/ruff check .

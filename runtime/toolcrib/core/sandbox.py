@@ -123,11 +123,14 @@ _PARTS: Final = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg")
 def files_of_program(program: str) -> list[str]:
     """What a program outside of the folders of the system needs: the folder of its file, and its libraries.
 
+    A script needs those of its interpreter, too, such as the commands that pip installs in a virtual environment.
+
     Args:
         program: Its path. Links are followed, as those of virtual environments of Python.
     """
     found: list[str] = []
-    for path in dict.fromkeys((program, os.path.realpath(program))):
+    named = (program, interpreter) if (interpreter := _interpreter_of(program)) else (program,)
+    for path in dict.fromkeys(path for each in named for path in (each, os.path.realpath(each))):
         folder, prefix = os.path.dirname(path), os.path.dirname(os.path.dirname(path))
         if _lies_in(folder, _SYSTEM):
             continue
@@ -135,6 +138,21 @@ def files_of_program(program: str) -> list[str]:
         if os.path.basename(folder) == "bin":
             found += [part for name in _PARTS if os.path.exists(part := os.path.join(prefix, name))]
     return list(dict.fromkeys(found))
+
+
+def _interpreter_of(program: str) -> str:
+    """The interpreter in the first line of a script; empty for any other file."""
+    try:
+        with open(program, "rb") as file:
+            first = file.read(_FIRST_LINE).partition(b"\n")[0]
+    except OSError:
+        return ""
+    words = os.fsdecode(first[2:]).split() if first.startswith(b"#!") else []
+    return words[0] if words and os.path.isabs(words[0]) else ""
+
+
+_FIRST_LINE: Final = 256
+"""Bytes of the first line of a script that Linux reads."""
 
 
 def _lies_in(path: str, folders: Iterable[str]) -> bool:

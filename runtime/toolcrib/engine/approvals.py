@@ -41,6 +41,7 @@ from toolcrib.security.approvals import (
     Pending,
     Resolution,
     UnusableApprovals,
+    approval_permission,
 )
 from toolcrib.security.encryption import Cipher, NoKey, load_cipher
 from toolcrib.security.redaction import HIDDEN, Redactor, redact, restore_hidden
@@ -60,11 +61,6 @@ _BUDGET: Final = "budget_reached"
 
 REJECTED: Final = "rejected"
 EXPIRED: Final = "approval_expired"
-
-
-def approval_permission(tool: str) -> frozenset[str]:
-    """The permission that approves all calls of a tool that carry it."""
-    return frozenset({f"approve:{tool}"})
 
 
 def permission_of(approval: str) -> str:
@@ -466,7 +462,7 @@ class Approvals:
         if not self._store_of(id_).take(id_):
             return _refusal(approval, "made") or needs_approval(approval)
         self._remember(session, approval, answer, arguments)
-        return approval, arguments, frozenset({*approval.grants, permission_of(id_)})
+        return approval, arguments, frozenset({*approval.grants, *_permissions_of(approval)})
 
     def find(self, id_: str) -> Approval | None:
         """An approval; None if this runtime does not know it.
@@ -536,7 +532,7 @@ class Approvals:
         answer = approval.resolution.answer if approval.resolution is not None else Answer.approve()
         arguments = call.arguments if answer.arguments is None else answer.arguments
         self._remember(call.context.session, approval, answer, arguments)
-        grants = call.context.grants.union(approval.grants, {permission_of(approval.id)})
+        grants = call.context.grants.union(approval.grants, _permissions_of(approval))
         return call.with_arguments(arguments)._replace(context=call.context._replace(grants=grants))
 
     def _remember(
@@ -658,6 +654,12 @@ def _applies(rule: ApprovalRule, call: Call, decision: AccessDecision, digest: s
         and rule.digest in {"", digest}
         and (rule.expires is None or now < rule.expires)
     )
+
+
+def _permissions_of(approval: Approval) -> frozenset[str]:
+    """The permissions that an approved call gets. Whoever let it exceed a budget did not approve the call itself."""
+    own = frozenset({permission_of(approval.id)})
+    return own if approval.code == _BUDGET else own | approval_permission(approval.tool)
 
 
 def as_pending(approval: Approval) -> Pending:

@@ -34,10 +34,18 @@ Scope: TypeAlias = Literal["once", "session", "always"]
 
 SCOPES: Final[tuple[Scope, ...]] = ("once", "session", "always")
 
+PENDING: Final = "pending"
+"""Code of a call for which the program that serves it asks: it continues once a person has approved the call."""
+
 _FORMAT: Final = 1
 _LARGEST: Final = 64 << 20
 _KEPT: Final = 10_000
 """Number of approvals in memory from which those that have ended are forgotten."""
+
+
+def approval_permission(tool: str) -> frozenset[str]:
+    """The permission that approves all calls of a tool that carry it."""
+    return frozenset({f"approve:{tool}"})
 
 
 class Pending(NamedTuple):

@@ -219,7 +219,7 @@ def test_a_tool_script_of_promptkit_runs_unchanged():
     assert (ok.value, bare.value) == ({"city": "Oslo"}, {"temperature": 3})
     assert (failed.outcome, failed.message) == (Outcome.TOOL_ERROR, "no such city")
     assert (pending.outcome, pending.error.code) == (Outcome.NEEDS_APPROVAL, "pending")
-    assert pending.message == "`tool` reports that the call is pending: ask the owner"
+    assert pending.message == "`tool` requires approval: ask the owner"
     assert pending.error.details["pending"] == {"reason": "approval_required", "message": "ask the owner"}
 
 

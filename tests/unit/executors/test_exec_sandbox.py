@@ -56,6 +56,15 @@ def test_a_program_reads_and_writes_what_it_was_granted(source, tmp_path):
 
 
 @NEEDS_BUBBLEWRAP
+def test_a_script_is_run_by_its_interpreter(source, tmp_path):
+    # As pip installs commands: the interpreter is that of a virtual environment, a link to another folder.
+    script = tmp_path / "home" / "hello"
+    script.write_text(f"#!{sys.executable} -IS\nprint('hello')\n")
+    script.chmod(0o755)
+    assert call(["./hello"], source=source, sandbox=None).value == "hello\n"
+
+
+@NEEDS_BUBBLEWRAP
 def test_a_link_leads_out_of_no_sandbox(source, tmp_path):
     (tmp_path / "home" / "link").symlink_to(tmp_path / "secret")
     assert cat("link/file", source).outcome is Outcome.TOOL_ERROR

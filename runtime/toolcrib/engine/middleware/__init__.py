@@ -74,7 +74,7 @@ def _budgeted(context: LayerContext) -> bool:
 
 
 def _asking(context: LayerContext) -> bool:
-    return any(budget.asks for budget in context.budgets)
+    return any(budget.asks for budget in context.budgets) or getattr(context.bound, "asks", False)
 
 
 def _failing(context: LayerContext) -> bool:

@@ -26,6 +26,7 @@ from toolcrib.executors.exec.outcomes import (
 from toolcrib.executors.exec.running_program import RunningPrograms
 from toolcrib.executors.exec.wire_formats import default_input, input_bytes, read_output
 from toolcrib.schema.validation.violations import UnusableArguments
+from toolcrib.security.approvals import approval_permission
 from toolcrib.security.redaction import redact_result
 from toolcrib.servers.environment import NetworkEnvironment
 
@@ -40,6 +41,7 @@ class BoundProgram:
         waits: Always true: the deadline applies to every call.
         origin: Identifies the program to the limits of calls.
         repeatable: Whether a failed call may be repeated.
+        asks: Whether the program may report that a call is pending until a person approves it.
     """
 
     waits = True
@@ -67,6 +69,7 @@ class BoundProgram:
         self.repeatable = is_repeatable(tool)
         self._plan = plan
         self._wire: str = block.get("wire", "text")
+        self.asks = self._wire == "promptkit"
         self._ok = frozenset(block.get("ok_exit_codes", (0,)))
         self._world = world
         self._running = running
@@ -92,7 +95,8 @@ class BoundProgram:
     def _input(self, call: Call) -> JSON:
         if self._plan.stdin is not None:
             return self._plan.stdin(call.arguments)
-        return default_input(self._wire, call.arguments)
+        approved = not approval_permission(self.tool.name).isdisjoint(call.context.grants)
+        return default_input(self._wire, call.arguments, approved=approved)
 
     async def _run(
         self, call: Call, arguments: list[str], environment: dict[str, str], given: JSON

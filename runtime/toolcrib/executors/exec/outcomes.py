@@ -63,6 +63,8 @@ def ended_result(text: ProgramText, child: ChildProcess, *, sandboxed: bool, out
         kind = "exit_code"
         details["exit_code"] = code
     how = child.describe_end()
+    if sandboxed and code in _NOT_FOUND_CODES:
+        how += " (its sandbox shows only the system, `cwd` and the granted `paths`)"
     if sandboxed and code > _SIGNAL_CODES:
         how += f", as after signal {_signal_name(code - _SIGNAL_CODES)}"
     # Many programs report errors on stdout.
@@ -74,6 +76,9 @@ def ended_result(text: ProgramText, child: ChildProcess, *, sandboxed: bool, out
         Outcome.TOOL_ERROR, f"{message}: {said}" if said else message, code=kind, details=details
     )
 
+
+_NOT_FOUND_CODES = (126, 127)
+"""Exit codes of shells that cannot run a program: often one in the user's home folder, such as those of pyenv."""
 
 _SIGNAL_CODES = 128
 """A shell and a sandbox report signal N as exit code 128 + N."""

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import DuplicateKey, compact, decode_json
+from toolcrib.security.approvals import PENDING
 
 INVALID: Final = "invalid_output"
 """Code of a result whose program wrote something else than its wire format."""
@@ -27,11 +28,17 @@ class Output(NamedTuple):
     warning: str = ""
 
 
-def default_input(wire: str, arguments: dict[str, JSON]) -> JSON:
-    """What a program reads if its block says nothing; None for nothing."""
+def default_input(wire: str, arguments: dict[str, JSON], *, approved: bool = False) -> JSON:
+    """What a program reads if its block says nothing; None for nothing.
+
+    Args:
+        wire: The wire format.
+        arguments: The arguments of the call.
+        approved: Whether a person has approved the call, for which a program of PromptKit may have asked.
+    """
     if wire == "json":
         return arguments
-    return {"args": arguments} if wire == "promptkit" else None
+    return {"args": arguments, **({"approved": True} if approved else {})} if wire == "promptkit" else None
 
 
 def input_bytes(value: JSON) -> bytes:
@@ -83,7 +90,7 @@ def _pending(info: Any, tool: str) -> Result:
     return Result.failed(
         Outcome.NEEDS_APPROVAL,
         f"`{tool}` reports that the call is pending: {message}",
-        code="pending",
+        code=PENDING,
         details={"pending": info},
     )
 

@@ -104,6 +104,11 @@ class _FileSet:
         value = self._value("tool", tool.name, tool.origin)
         if value is None:
             return
+        if "exec" in value:
+            self.refused[tool.name] = (
+                "its program is not copied; keep its manifest, which toolcrib reads as it is, or write a descriptor with `exec`"
+            )
+            return
         data = dict(_data_of(value, tool.origin.files))
         moved = {old: new for old, (new, _content) in data.items() if old != new}
         self._add("tool", tool.name, "tools", _renamed(value, moved) if moved else value)

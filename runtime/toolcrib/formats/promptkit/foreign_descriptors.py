@@ -25,7 +25,13 @@ from toolcrib.core.subschemas import closed_names, described_names, may_name_els
 from toolcrib.expressions import escape_expressions
 from toolcrib.expressions.values import list_of_names
 from toolcrib.formats.promptkit.go_templates import GoTranslation, translate
-from toolcrib.formats.promptkit.mode_blocks import put_client, put_endpoint, put_http, put_parts
+from toolcrib.formats.promptkit.mode_blocks import (
+    put_client,
+    put_endpoint,
+    put_http,
+    put_parts,
+    put_program,
+)
 from toolcrib.loading.documents.document import Document
 from toolcrib.loading.documents.files import read_text
 from toolcrib.loading.documents.positions import pointer_of
@@ -79,7 +85,7 @@ _TYPES = {
     "dict": "object",
 }
 
-_LAST = {"annotations", "endpoint", "http", "mockTemplate", "mock_template", "mock_template_file"}
+_LAST = {"annotations", "endpoint", "exec", "http", "mockTemplate", "mock_template", "mock_template_file"}
 
 _GATHERED = {("annotations",), ("labels",), ("metadata",), ("mock",)}
 
@@ -172,7 +178,14 @@ def has_foreign_keys(value: JSON) -> bool:
         return False
     annotations = value.get("annotations")
     hinted = isinstance(annotations, dict) and any(key in _HINTS for key in annotations)
-    return "name" in value and (hinted or any(key in FOREIGN for key in value))
+    return "name" in value and (
+        hinted or _is_program(value.get("exec")) or any(key in FOREIGN for key in value)
+    )
+
+
+def _is_program(block: JSON) -> bool:
+    """Whether a block `exec` is one of PromptKit, whose command is a text."""
+    return isinstance(block, dict) and isinstance(block.get("command"), str)
 
 
 def read_foreign_keys(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
@@ -311,8 +324,18 @@ class _DescriptorBuilder:
             self.put(("output_schema",), item, place)
         return True
 
-    def mode(self, item: JSON, _place: str) -> bool:
-        return item == ""
+    def mode(self, item: JSON, place: str) -> bool:
+        if item == "server":
+            self.put(("mode",), "exec", place)
+            self.put(("exec", "lifetime"), "runtime", place)
+        return item in ("", "server")
+
+    def program(self, item: JSON, place: str) -> bool:
+        if not isinstance(item, dict) or not _is_program(item):
+            return False
+        stays = "exec" in self._value
+        put_program(self, item, place, self._document.source, self._files, stays=stays)
+        return True
 
     def timeout(self, item: JSON, place: str) -> bool:
         # PromptKit uses the default for zero and less.
@@ -544,6 +567,7 @@ FOREIGN: dict[str, _Turn] = {
 SHARED: dict[str, _Turn] = {
     "annotations": _DescriptorBuilder.annotations,
     "client": _DescriptorBuilder.client,
+    "exec": _DescriptorBuilder.program,
     "icons": _DescriptorBuilder.icons,
     "mode": _DescriptorBuilder.mode,
     "output_schema": _DescriptorBuilder.output_schema,
@@ -563,6 +587,7 @@ _MANIFEST_KEYS = (
     *(key for key in FOREIGN if key.startswith("mock_")),
     "timeout_ms",
     "http",
+    "exec",
 )
 """Keys in the `spec` of a PromptKit manifest."""
 

@@ -1,4 +1,4 @@
-"""Convert the call of a foreign descriptor to our blocks `live`, `client` and `mock`.
+"""Convert the call of a foreign descriptor to our blocks `live`, `client`, `exec` and `mock`.
 
 PromptKit describes an HTTP call in `http`, or in the flat form by `endpoint`. Every key is converted or
 refused with its line. Some behaviour is stricter than PromptKit's, which loses data silently: every argument
@@ -9,19 +9,26 @@ headers is expanded.
 For tools that the client fulfils, `consent` and `categories` mean the same in both systems. `timeout_ms` is
 in milliseconds. Results are always checked here; `validate_output: false` passes an invalid one on
 (`on_invalid_result: pass`).
+
+Programs of `mode: exec` and `mode: server` run unchanged. Unlike in PromptKit, they run in the sandbox, inherit
+no environment beyond `PATH` and the like, and are ended after `timeout_ms`. The variables in `env` must be set.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from toolcrib.core.errors import ExpressionError, did_you_mean
+from toolcrib.core.child_process import KEPT
+from toolcrib.core.errors import ExpressionError, Severity, did_you_mean
 from toolcrib.core.model import JSON
+from toolcrib.core.protocols import Files
 from toolcrib.expressions import escape_expressions
 from toolcrib.formats.promptkit.go_templates import literal, translate
+from toolcrib.loading.documents.files import has_file
 from toolcrib.loading.documents.positions import pointer_of
 
 _KEYS = (
@@ -61,7 +68,9 @@ class DescriptorBuilder(Protocol):
         """Set a part, and record its original position."""
         ...
 
-    def problem(self, code: str, message: str, place: str, *, hint: str = "") -> None:
+    def problem(
+        self, code: str, message: str, place: str, *, hint: str = "", severity: Severity = "error"
+    ) -> None:
         """Report a problem at a position of the original document."""
         ...
 
@@ -430,3 +439,93 @@ def _part(form: DescriptorBuilder, part: Any, place: str) -> dict[str, Any]:
 def _has_size(part: JSON) -> bool:
     media = part.get("media") if isinstance(part, dict) else None
     return isinstance(media, dict) and ("width" in media or "height" in media)
+
+
+_PROGRAM_KEYS: Final = ("command", "args", "runtime", "env", "timeout_ms", "sandbox")
+_RUNTIMES: Final = ("exec", "server")
+_FOLDERS: Final = (".", "..", "../..")
+"""Folders in which the files of a program are looked for, relative to the file of the tool."""
+
+
+def put_program(
+    form: DescriptorBuilder,
+    block: dict[str, JSON],
+    place: str,
+    source: str,
+    files: Files | None,
+    *,
+    stays: bool,
+) -> None:
+    """Convert PromptKit's `exec`, which describes the programs of both `mode: exec` and `mode: server`.
+
+    PromptKit resolves relative paths against the working directory, usually the folder of the arena. Here it is
+    the nearest folder, upwards from the file of the tool, that has all files that the command names.
+
+    Args:
+        form: The descriptor under construction.
+        block: The block; its command is a text.
+        place: JSON Pointer of the block in the original document.
+        source: The file of the document.
+        files: The files of the document; None for a text from memory.
+        stays: Whether the program stays running already, because of `mode: server`.
+    """
+    form.check_rest(block, _PROGRAM_KEYS, place)
+    command: list[str] = [str(block["command"])]
+    command += [str(escape_expressions(text)) for text, _at in _texts_in(form, block, "args", place)]
+    form.put(("exec", "command"), [*command], f"{place}/command")
+    form.put(("exec", "wire"), "promptkit", place)
+    folder = _folder_of(command, source, files)
+    if folder != ".":
+        form.put(("exec", "cwd"), folder, f"{place}/command")
+    for name, at in _texts_in(form, block, "env", place):
+        if not _NAME.fullmatch(name):
+            hint = "write the name of an environment variable, such as `API_TOKEN`"
+            form.problem("wrong_form", f"invalid entry `{name}`", at, hint=hint)
+        # Every program gets these, and as look-ups their values would be masked in its output.
+        elif name not in KEPT:
+            form.put(("exec", "env", name), f"${{{name}}}", at)
+    runtime = block.get("runtime", "exec")
+    if runtime not in _RUNTIMES:
+        hint = did_you_mean(str(runtime), _RUNTIMES) or "use `exec` or `server`"
+        form.problem("wrong_value", f"unknown `runtime` {json.dumps(runtime)}", f"{place}/runtime", hint=hint)
+    elif runtime == "server" and not stays:
+        form.put(("exec", "lifetime"), "runtime", f"{place}/runtime")
+    milliseconds = block.get("timeout_ms", 0)
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int):
+        message = "a timeout in milliseconds must be a whole number"
+        form.problem("wrong_type", message, f"{place}/timeout_ms")
+    elif milliseconds > 0:
+        form.shorten_timeout(milliseconds, f"{place}/timeout_ms")
+    if "sandbox" in block:
+        message = "`sandbox` has no effect on tools in PromptKit; here, every program runs in the sandbox of its project"
+        hint = "remove it, and grant files and network with `paths` and `network` of a toolcrib descriptor"
+        form.problem("needless_key", message, f"{place}/sandbox", hint=hint, severity="warning")
+
+
+def _texts_in(
+    form: DescriptorBuilder, block: dict[str, JSON], key: str, place: str
+) -> Iterator[tuple[str, str]]:
+    """The texts of a list, each with its place; a number or a boolean is a text, as in Go."""
+    items = block.get(key) or []
+    if not isinstance(items, list):
+        form.problem("wrong_type", f"`{key}` must be a list", f"{place}/{key}")
+        return
+    for index, item in enumerate(items):
+        if isinstance(item, str | bool | int | float):
+            yield item if isinstance(item, str) else json.dumps(item), f"{place}/{key}/{index}"
+        else:
+            form.problem("wrong_type", f"the items of `{key}` must be texts", f"{place}/{key}/{index}")
+
+
+def _folder_of(command: list[str], source: str, files: Files | None) -> str:
+    """The nearest folder with all files that a command names; the folder of its file if there is none."""
+    named = [
+        text for text in command if "/" in text and not text.startswith(("/", "-")) and "://" not in text
+    ]
+    if files is None or not named:
+        return "."
+    here = os.path.dirname(os.path.abspath(source))
+    for folder in _FOLDERS:
+        if all(has_file(files, os.path.join(here, folder, text)) for text in named):
+            return folder
+    return "."

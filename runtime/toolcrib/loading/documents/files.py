@@ -284,6 +284,22 @@ def files_at(files: Files, pointer: str) -> Files:
     return files if of is None else of(pointer) or files
 
 
+def has_file(files: Files, name: str) -> bool:
+    """Whether a file exists, also outside of the folder that names may not leave. It is not read."""
+    match files:
+        case CachedFiles():
+            return has_file(files.files, name)
+        case DiskFiles():
+            # It may be added or removed later, which must cause a reload.
+            files.pass_over(name)
+            return "\0" not in name and (files.folder / name).is_file()
+    try:
+        files.read(name)
+    except OSError:
+        return False
+    return True
+
+
 def file_key(files: Files | None, name: str) -> str:
     """The identity of a file for a reader; the name itself without files."""
     match files:

@@ -18,7 +18,6 @@ from toolcrib.engine.approvals import (
     ApprovalError,
     Approvals,
     InvalidEdit,
-    approval_permission,
     as_pending,
     permission_of,
 )
@@ -31,7 +30,7 @@ from toolcrib.provider.loop.policy_enforcer import CallUsage, Rulebook, ToolOffe
 from toolcrib.provider.messages import ToolCall
 from toolcrib.provider.models.protocol import Finish
 from toolcrib.security.access import AccessDecision
-from toolcrib.security.approvals import Answer, Pending, UnusableApprovals
+from toolcrib.security.approvals import Answer, Pending, UnusableApprovals, approval_permission
 
 REFUSED_ANSWER = "answer_refused"
 

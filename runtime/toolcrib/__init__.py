@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.session import Session
     from toolcrib.engine.stub import ToolStub
+    from toolcrib.engine.telemetry import Telemetry
     from toolcrib.executors import Executors
     from toolcrib.executors.client import ClientCall
     from toolcrib.executors.python.declarations import Tool, simple_tool, tool
@@ -181,6 +182,7 @@ _HOMES = {
     "core.server_config": ("Catalogue", "Server"),
     "engine.session": ("Session",),
     "engine.stub": ("ToolStub",),
+    "engine.telemetry": ("Telemetry",),
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
     "core.text": ("text_for_model",),
     "security.access": ("AccessViolation", "AccessDecision", "ViolationLog"),
@@ -272,6 +274,7 @@ __all__ = [
     "Server",
     "ServerDown",
     "Session",
+    "Telemetry",
     "Tool",
     "ToolAppeared",
     "ToolChanged",

@@ -885,6 +885,7 @@ class CallContext(NamedTuple):
         can_wait: Whether layers may await; False if the call is made without an event loop.
         services: The services of the runtime for Python tools; None for all other callees.
         approver: Asks a person in place if a call needs approval; None if nobody can be asked.
+        annotate: Adds attributes to the span of the call, such as `server.address`; does nothing without a span.
     """
 
     session: CallSession
@@ -899,6 +900,7 @@ class CallContext(NamedTuple):
     can_wait: bool = True
     services: ToolServices | None = None
     approver: Approver | None = None
+    annotate: Callable[[Mapping[str, str | int]], None] = lambda _attributes: None
 
     @property
     def http(self) -> httpx.AsyncClient:

@@ -12,6 +12,7 @@ from toolcrib.engine.middleware import build_chain
 from toolcrib.engine.middleware.events import Observers
 from toolcrib.engine.middleware.layer import Approve, LayerContext, SharedState
 from toolcrib.engine.session import BoundChain, Unavailable
+from toolcrib.engine.telemetry import NO_TELEMETRY, Telemetry
 from toolcrib.executors import Executors
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from toolcrib.loading.budgets import Budget
     from toolcrib.registry.catalog import HiddenReason
     from toolcrib.security.access import AccessViolation
+    from toolcrib.security.redaction import Redactor
 
 
 class Binder:
@@ -39,6 +41,8 @@ class Binder:
             contained.
         approve: Holds a call that needs approval.
         budgets: Returns the budgets that count a tool.
+        telemetry: Returns what is recorded of calls.
+        secrets: Returns the secrets that were looked up so far; None if there are none.
     """
 
     def __init__(
@@ -54,6 +58,8 @@ class Binder:
         record: Callable[[AccessViolation], None],
         approve: Approve | None = None,
         budgets: Callable[[Descriptor], Sequence[Budget]] = lambda _tool: (),
+        telemetry: Callable[[], Telemetry] = lambda: NO_TELEMETRY,
+        secrets: Callable[[], Redactor | None] = lambda: None,
     ) -> None:
         self._executors = executors
         self._middleware = middleware
@@ -65,6 +71,8 @@ class Binder:
         self._record = record
         self._approve = approve
         self._budgets = budgets
+        self._telemetry = telemetry
+        self._secrets = secrets
         self._shared = SharedState()
 
     def chain(self, tool: Descriptor) -> BoundChain:
@@ -130,6 +138,8 @@ class Binder:
             self._record,
             self._approve,
             budgets=self._budgets(tool),
+            telemetry=self._telemetry(),
+            secrets=self._secrets,
         )
 
     def of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:

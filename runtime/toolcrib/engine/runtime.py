@@ -77,6 +77,7 @@ from toolcrib.engine.startup import (
     start_over,
     with_modes,
 )
+from toolcrib.engine.telemetry import MISSING, NO_TELEMETRY, Telemetry, telemetry_of
 from toolcrib.executors import Executors, is_executor
 from toolcrib.loading.settings import NO_SETTINGS, apply_settings
 from toolcrib.loading.snapshot import LoadedProject, log_problems
@@ -154,6 +155,7 @@ class Runtime:
         provide: Mapping[str, Any] = NOTHING,
         approvals: ApprovalStore | Path | str | None = None,
         approver: Approver | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """Create a runtime over a registry. Use `Runtime.open` to read tools from files.
 
@@ -180,10 +182,11 @@ class Runtime:
                 constructors of `Tool` classes.
             approvals: The store of pending approvals, or its folder (default: in memory).
             approver: Asks a person in place if a call needs approval, unless the session has its own approver.
+            telemetry: What is recorded of calls (default: `telemetry` of the project).
 
         Raises:
-            ConfigurationError: An entry of `egress` or `origins` is invalid, `sandbox` is unknown, or `client` is not
-                callable.
+            ConfigurationError: An entry of `egress` or `origins` is invalid, `sandbox` is unknown, `client` is not
+                callable, or `telemetry` needs an extra that is not installed.
         """
         self._run_on(
             Engine(
@@ -202,6 +205,7 @@ class Runtime:
                 provide=provide,
                 approvals=approvals,
                 approver=approver,
+                telemetry=telemetry,
             )
         )
 
@@ -234,6 +238,7 @@ class Runtime:
         trust: bool | str | None = None,
         approvals: ApprovalStore | Path | str | None = None,
         approver: Approver | None = None,
+        telemetry: Telemetry | None = None,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk. Documents with errors are skipped and reported.
 
@@ -284,6 +289,7 @@ class Runtime:
             approvals: The store of pending approvals, or its folder (default: a folder for these paths in the user's
                 state folder, so that approvals survive a restart).
             approver: Asks a person in place if a call needs approval, unless the session has its own approver.
+            telemetry: What is recorded of calls (default: `telemetry` of the project).
 
         Raises:
             DocumentError: `strict` is set and the documents have problems.
@@ -323,6 +329,7 @@ class Runtime:
             provide=provide,
             approvals=approvals,
             approver=approver,
+            telemetry=telemetry,
         )
         if strict and runtime.problems:
             raise DocumentError(runtime.problems)
@@ -799,6 +806,7 @@ class Engine:
         provide: Mapping[str, Any] = NOTHING,
         approvals: ApprovalStore | Path | str | None = None,
         approver: Approver | None = None,
+        telemetry: Telemetry | None = None,
     ) -> None:
         """Create an engine with the parameters of `Runtime`, plus the loaded project (`stock`) and `trust`.
 
@@ -814,6 +822,9 @@ class Engine:
         self._client = client
         self._provided = provide
         self._approval_store, self._approver = approvals, approver
+        if telemetry is not None:
+            telemetry.check()
+        self._telemetry = telemetry
         self._given = (stock or LoadedProject(registry))._replace(registry=registry)
         if servers:
             registry, stock = start_over(self._given, servers, self.executors)
@@ -833,6 +844,8 @@ class Engine:
             record=self._record,
             approve=self._approve,
             budgets=self._budgets_of,
+            telemetry=lambda: self.telemetry,
+            secrets=lambda: self.known_secrets,
         )
         self.violations = ViolationLog()
         self._access: AccessControl | None = None
@@ -1293,6 +1306,13 @@ class Engine:
         """The secrets that were looked up so far, if any."""
         return None if self._world is None else self._world.secrets
 
+    @property
+    def telemetry(self) -> Telemetry:
+        """What is recorded of calls, as the program, the project or its profile configures it."""
+        if self._telemetry is not None:
+            return self._telemetry
+        return NO_TELEMETRY if self.settings is None else telemetry_of(self.settings.telemetry)
+
     async def _approve(self, call: Call, decision: AccessDecision, call_next: CallNext) -> Answer:
         """Continue a call that a person has approved; otherwise ask, or return `needs_approval`."""
         return await self.approvals.approve(call, decision, call_next)
@@ -1382,6 +1402,8 @@ class Engine:
 
     def _unmet(self, tool: Descriptor) -> str:
         """Which requirement of a tool is not met in this environment; empty if none is missing."""
+        if self.telemetry.lacks_extra:
+            return MISSING
         if not tool.platforms and not any(tool.dependencies):
             return ""
         return self.environment_check()(card_of(tool))

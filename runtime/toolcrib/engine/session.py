@@ -419,7 +419,12 @@ class Session:
         )
 
     def call_at_once(
-        self, name: str, arguments: Mapping[str, JSON] | None = None, *, correlation: str = ""
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        correlation: str = "",
+        trace: Mapping[str, str] = NOTHING,
     ) -> Result | None:
         """Call a tool that never waits, without an event loop. Returns None, without a call, if it may wait.
 
@@ -427,6 +432,7 @@ class Session:
             name: Name of the tool.
             arguments: JSON values by name; None means no arguments.
             correlation: ID of the call in another system (default: the session's).
+            trace: Trace headers to forward (W3C trace context).
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -446,6 +452,8 @@ class Session:
             context = self._context_at_once = self._context._replace(can_wait=False)
         if correlation:
             context = _new(CallContext, (context[0], correlation, *context[2:]))
+        if trace:
+            context = context._replace(trace=trace)
         coroutine = self._call(name, arguments, context)
         # A coroutine that never suspends ends in the first `send`; one that yields has broken its
         # declaration.

@@ -315,6 +315,7 @@ class Profile:
         deprecated: `show` or `hide` for deprecated tools; empty to keep that of the project.
         budgets: Name of a budget -> the budget as written, or `off`.
         approvals: Settings of pending approvals, as written.
+        telemetry: What is recorded of calls, as written.
     """
 
     name: str
@@ -335,6 +336,7 @@ class Profile:
     deprecated: str = ""
     budgets: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     approvals: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    telemetry: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,6 +392,7 @@ class Project:
     deprecated: str = "show"
     budgets: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     approvals: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    telemetry: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
@@ -543,6 +546,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         deprecated=said.get("deprecated", "show"),
         budgets=MappingProxyType(dict(said.get("budgets", {}))),
         approvals=MappingProxyType(dict(said.get("approvals", {}))),
+        telemetry=MappingProxyType(dict(said.get("telemetry", {}))),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry, origin) for name, entry in said.get("profiles", {}).items()}
@@ -579,6 +583,7 @@ def _profile(name: str, said: Mapping[str, Any], origin: Origin) -> Profile:
         deprecated=said.get("deprecated", ""),
         budgets=MappingProxyType(dict(said.get("budgets", {}))),
         approvals=MappingProxyType(dict(said.get("approvals", {}))),
+        telemetry=MappingProxyType(dict(said.get("telemetry", {}))),
     )
 
 
@@ -697,10 +702,11 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     # First, so that `enable` can offer single tools of a hidden kind.
     switches[:0] = [(("*",), False, place, flag) for flag, place in hides.items() if place]
     budgets = _placed(project.budgets, partial(where.of_project, "budgets"))
-    approvals = dict(project.approvals)
+    approvals, telemetry = dict(project.approvals), dict(project.telemetry)
     for part in project.lineage(profile):
         budgets |= _placed(part.budgets, partial(where.of_profile, part, "budgets"))
         approvals |= part.approvals
+        telemetry |= part.telemetry
     known = {each.name: each.tools for each in project.toolsets}
     tools = known.get(toolset, ())
     return Settings(
@@ -721,6 +727,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         {name: budget for name, budget in budgets.items() if isinstance(budget, dict)},
         approvals,
         sandbox,
+        telemetry,
     )
 
 

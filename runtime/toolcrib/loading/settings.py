@@ -45,6 +45,7 @@ class Settings(NamedTuple):
         budgets: Name of a budget -> the budget as written, and its place as `at`.
         approvals: Settings of pending approvals, as written.
         sandbox: Where programs run: `bubblewrap` or `none`; empty if not configured.
+        telemetry: What is recorded of calls, as written.
     """
 
     profile: str
@@ -64,9 +65,10 @@ class Settings(NamedTuple):
     budgets: Mapping[str, Mapping[str, JSON]] = NOTHING
     approvals: Mapping[str, JSON] = NOTHING
     sandbox: str = ""
+    telemetry: Mapping[str, JSON] = NOTHING
 
 
-NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", (), {}, {}, "")
+NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", (), {}, {}, "", {})
 """The settings outside projects."""
 
 

@@ -81,11 +81,27 @@ def _failing(context: LayerContext) -> bool:
     return bool(context.tool.faults)
 
 
+def _traced(context: LayerContext) -> bool:
+    return context.telemetry.trace != "off" and not context.telemetry.lacks_extra
+
+
+def _recorded(context: LayerContext) -> bool:
+    return context.telemetry.trace == "calls"
+
+
+def _logged(context: LayerContext) -> bool:
+    return context.telemetry.logs
+
+
 USER: Final = "user"
 """Placeholder for the user's middleware, outside `arguments`, so that changed arguments are checked."""
 
 LAYERS: Final = (
-    LayerEntry("events", _observed, outer=True, keeps=True),  # outermost: reports what the caller gets
+    LayerEntry("spans", _traced, outer=True),  # outermost: everything that a call does is within its span
+    LayerEntry("call_log", _logged, outer=True),  # inside `spans`: a record has the IDs of the span
+    LayerEntry(
+        "events", _observed, outer=True, keeps=True
+    ),  # outside all that decides: reports what the caller gets
     LayerEntry(USER, _wrapped, outer=True, keeps=True),
     LayerEntry("arguments", trusts=True),  # before `limits`: invalid arguments cost no attempt
     LayerEntry("access", _decided, trusts=True),  # after `arguments`: rules see valid arguments with defaults
@@ -98,6 +114,7 @@ LAYERS: Final = (
     ),  # inside `limits`: a refused call reserves nothing; all attempts are one call
     LayerEntry("retry", _reaching),
     LayerEntry("circuit_breaker", _limited),  # inside `retry`: counts each attempt
+    LayerEntry("attempts", _recorded),  # inside `circuit_breaker`: what it refuses is no attempt
     LayerEntry("results", trusts=True),  # checks every answer, injected ones too
     LayerEntry("faults", _failing),  # innermost: replaces the tool's own answer, in every mode
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.model import NO_USAGE, NOTHING, Call, Descriptor, Outcome, Result, Usage
 from toolcrib.core.pointers import pointer_to
+from toolcrib.core.protocols import CallNext
 from toolcrib.core.subschemas import Path
 from toolcrib.schema.validation import Validator, Violation, as_dict, as_json
 from toolcrib.schema.validation.json_values import DEPTH
@@ -87,6 +88,29 @@ def result_of_error(call: Call, error: BaseException) -> Result | None:
 
     within = isinstance(error, asyncio.CancelledError) and not is_cancelled_by_caller()
     return cancelled_by_tool(call) if within else None
+
+
+async def observed(
+    call: Call, passed: Call, call_next: CallNext, finished: Callable[[Result], Result]
+) -> Result:
+    """Continue a call, and pass its end to `finished` exactly once, whose result the caller gets.
+
+    Args:
+        call: The call, for the result of an exception.
+        passed: The call to continue with.
+        call_next: Continues it.
+        finished: Receives the result. If the call is cancelled or interrupted, there is one as well, which nobody gets.
+    """
+    try:
+        result = await call_next(passed)
+    # BaseException: a call that is cancelled or interrupted has an end as well, which observers must see.
+    except BaseException as error:
+        ended = result_of_error(call, error)
+        if ended is None:
+            finished(cancelled_by_caller(call))
+            raise
+        result = ended
+    return finished(result)
 
 
 def internal_error(call: Call, error: Exception) -> Result:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from toolcrib.core.model import Call, Partial, Progress, Result
 from toolcrib.core.protocols import CallNext
-from toolcrib.engine.middleware.call_failures import attempts_of, cancelled_by_caller, result_of_error
+from toolcrib.engine.middleware.call_failures import attempts_of, observed
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 if TYPE_CHECKING:
@@ -134,15 +134,8 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             tell(told, CallFinished(call, ended))
             return ended
 
-        try:
-            result = await call_next(call._replace(context=call.context._replace(emit=update)))
-        # BaseException: a call that is cancelled or interrupted has an end as well, which observers must see.
-        except BaseException as error:
-            ended = result_of_error(call, error)
-            if ended is None:
-                finished(cancelled_by_caller(call))
-                raise
-            result = ended
-        return finished(result)
+        return await observed(
+            call, call._replace(context=call.context._replace(emit=update)), call_next, finished
+        )
 
     return events

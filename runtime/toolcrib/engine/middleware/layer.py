@@ -18,6 +18,7 @@ from toolcrib.core.clock import RealClock, run_in_thread
 from toolcrib.core.model import ANSWERS, Call, Descriptor, Outcome, Result, ToolAnswer, as_result
 from toolcrib.core.protocols import BoundTool, CallNext, Clock, Middleware, Reaching
 from toolcrib.engine.middleware.call_failures import reportable
+from toolcrib.engine.telemetry import NO_TELEMETRY, Telemetry
 from toolcrib.schema.validation import as_json
 from toolcrib.schema.validation.json_values import DEPTH
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.middleware.events import Observers
     from toolcrib.loading.budgets import Budget
     from toolcrib.security.access import AccessDecision, AccessViolation
+    from toolcrib.security.redaction import Redactor
 
 T = TypeVar("T")
 Answer: TypeAlias = ToolAnswer
@@ -54,6 +56,8 @@ class LayerContext(NamedTuple):
         record: Records a call that access refused.
         approve: Asks a person about a call and continues it; None if nobody can be asked.
         budgets: The budgets that count the tool.
+        telemetry: What is recorded of calls.
+        secrets: Returns the secrets that were looked up so far; None if there are none.
     """
 
     tool: Descriptor
@@ -65,6 +69,8 @@ class LayerContext(NamedTuple):
     record: Callable[[AccessViolation], None] = lambda _violation: None
     approve: Approve | None = None
     budgets: Sequence[Budget] = ()
+    telemetry: Telemetry = NO_TELEMETRY
+    secrets: Callable[[], Redactor | None] = lambda: None
 
     @property
     def reaching(self) -> Reaching:

@@ -416,6 +416,7 @@ class BoundMcp:
                 progress=self._listener(call.context),
                 trace=call.context.trace,
                 most=most,
+                annotate=call.context.annotate,
             )
             hide = self._secrets.hide_in_text
             make = partial(
@@ -425,6 +426,7 @@ class BoundMcp:
             large = approximate_size(raw, SMALL) > SMALL
             result = await run_in_thread(call.context.session.clock, make) if large else make()
         except ProtocolError as error:
+            call.context.annotate({"rpc.response.status_code": str(error.number)})
             result = failures.result_of_protocol_error(target, error, connection.catalogue.tools)
         except IdleTimeout:
             result = failures.result_of_silence(target)

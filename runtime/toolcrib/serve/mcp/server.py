@@ -34,6 +34,7 @@ from toolcrib.engine import engine_of
 from toolcrib.engine.access_control import Principal
 from toolcrib.engine.middleware.arguments import DEPTH
 from toolcrib.engine.session import Session
+from toolcrib.engine.telemetry import describe_request
 from toolcrib.registry.catalog import DENIED
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation.json_values import is_large
@@ -49,6 +50,7 @@ from toolcrib.serve.mcp.client_sessions import (
 from toolcrib.serve.mcp.immediate_requests import ImmediateRequests
 from toolcrib.serve.mcp.lifecycle import frozen_heap
 from toolcrib.serve.mcp.messages import COMPLETE, render_result
+from toolcrib.serve.mcp.open_sessions import SESSION_HEADER
 from toolcrib.serve.mcp.options import Options, Say
 from toolcrib.serve.mcp.sdk_connection import connection_of, missing_connection
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages, ListingCache, ToolListing
@@ -97,7 +99,7 @@ class CallsInFlight:
             return _ENDING
         if report is None:
             # A tool that never waits needs no task.
-            at_once = session.call_at_once(name, arguments)
+            at_once = session.call_at_once(name, arguments, trace=trace)
             if at_once is not None:
                 return at_once
             task = asyncio.ensure_future(session.call(name, arguments, trace=trace, approver=approver))
@@ -273,6 +275,9 @@ class ToolServer:
         """Wrap every message: add the page to a list, and hide the text of unexpected exceptions."""
         # Opens the session, so that clients are notified of changes before their first call.
         self._session(ctx)
+        if engine_of(self._runtime).telemetry.trace == "calls":
+            # The SDK has opened the span of the request, and knows nothing of its transport.
+            describe_request(_attributes_of(ctx))
         try:
             if ctx.method != "tools/list":
                 return await call_next(ctx)
@@ -491,6 +496,24 @@ class _Server(Server[Any]):
     ) -> InitializationOptions:
         told = notification_options or NotificationOptions(tools_changed=self.changes)
         return super().create_initialization_options(told, experimental_capabilities, extensions)
+
+
+def _attributes_of(ctx: Context) -> Mapping[str, str | int]:
+    """What the conventions of OpenTelemetry for MCP say of the transport of a request."""
+    if ctx.request is None:
+        return {"network.transport": "pipe"}
+    scope = ctx.request.scope
+    session = next((value for name, value in scope["headers"] if name == SESSION_HEADER), b"")
+    host, port = scope.get("client") or ("", 0)
+    given: dict[str, str | int] = {
+        "network.transport": "tcp",
+        "network.protocol.name": "http",
+        "network.protocol.version": scope["http_version"],
+        "mcp.session.id": session.decode("latin-1"),
+        "client.address": host,
+        "client.port": port,
+    }
+    return {key: value for key, value in given.items() if value}
 
 
 def _is_modern(ctx: Context) -> bool:

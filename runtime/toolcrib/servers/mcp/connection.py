@@ -410,6 +410,7 @@ class ServerConnection:
         progress: OnProgress | None = None,
         trace: Mapping[str, str] = NOTHING,
         most: int = OUTPUT_SIZE,
+        annotate: Callable[[Mapping[str, str | int]], None] = lambda _attributes: None,
     ) -> dict[str, Any]:
         """Call a tool once, and return the raw response.
 
@@ -419,6 +420,7 @@ class ServerConnection:
             progress: Called with each progress notification.
             trace: W3C trace context headers, passed on in `_meta`.
             most: Maximum size of the response in bytes.
+            annotate: Receives attributes of the request, by the conventions of OpenTelemetry.
 
         Raises:
             ProtocolError: The server returned a JSON-RPC error.
@@ -438,10 +440,27 @@ class ServerConnection:
                     )
                 except MCPError as error:
                     raise self._failure(error, call_trace) from None
+                finally:
+                    annotate(self._attributes_of(call_trace))
         finally:
             self.calls -= 1
             if self._leaving and not self.calls:
                 self._over.set()
+
+    def _attributes_of(self, call_trace: CallTrace) -> dict[str, str | int]:
+        over_http = self._server.transport != "stdio"
+        host, port = call_trace.address or ("", 0)
+        given: dict[str, str | int] = {
+            "mcp.method.name": "tools/call",
+            "mcp.protocol.version": self._headers.get(MCP_PROTOCOL_VERSION_HEADER, ""),
+            "mcp.session.id": call_trace.session,
+            "jsonrpc.request.id": str(call_trace.request),
+            "network.transport": "tcp" if over_http else "pipe",
+            "network.protocol.name": "http" if over_http else "",
+            "server.address": self._link.secrets.hide_in_text(host),
+            "server.port": port,
+        }
+        return {key: value for key, value in given.items() if value}
 
     def unanswered(self, said: str) -> str:
         """Explain which requests of the server had no hook, for a call that failed with this text; empty if none."""

@@ -254,6 +254,10 @@ class EndpointClient:
         Raises:
             ExchangeFailure: The exchange failed.
         """
+        call_trace = CALL_TRACE.get()
+        if call_trace is not None:
+            call_trace.address = request.host, request.port
+            call_trace.session = dict(request.headers).get("mcp-session-id", "")
         try:
             return await self._sent(request, silence, sending, BOUNDS._replace(body=most))
         except (HTTPError, EgressRefused, AuthFailure) as error:
@@ -545,6 +549,8 @@ class LinkTransport(httpx2.AsyncBaseTransport):
             return await self._passed(request)
         call_trace = CALL_TRACE.get() or CallTrace()
         before = call_trace.trouble
+        if message.method == "tools/call":
+            call_trace.request = message.id
         exchange = PendingExchange(message.id, call_trace)
         self._under_way[message.id] = exchange
         with exchange.scope:

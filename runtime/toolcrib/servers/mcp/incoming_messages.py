@@ -136,7 +136,7 @@ class PendingRequests:
             call_trace = CALL_TRACE.get()
             # Only `tools/call` can have an effect on the server; a `ping` or `tools/list` cannot.
             if call_trace is not None and message.method == "tools/call":
-                call_trace.begun = True
+                call_trace.begun, call_trace.request = True, message.id
             self.add(message.id, call_trace)
             # A subscription is answered when it ends (2026-07-28, subscriptions), so a response of unknown origin
             # belongs to another request.

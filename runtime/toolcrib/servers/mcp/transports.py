@@ -27,6 +27,8 @@ from toolcrib.security.server_display import written_secrets
 from toolcrib.servers.environment import NetworkEnvironment
 
 if TYPE_CHECKING:
+    from mcp.types import RequestId
+
     from toolcrib.http.auth import TokenCache
     from toolcrib.security.egress import EgressRefused
 
@@ -73,13 +75,19 @@ class CallTrace:
         trouble: The reason for a missing response, if the link knows more than a JSON-RPC error can express.
             The call then ends with an `MCPError` whose text can be ignored.
         most: Maximum size of a response in bytes.
+        request: ID of the last `tools/call`; empty if none was sent.
+        session: ID of the session over HTTP; empty if there is none.
+        address: Host and port over HTTP.
     """
 
-    __slots__ = ("begun", "most", "trouble")
+    __slots__ = ("address", "begun", "most", "request", "session", "trouble")
 
     def __init__(self, most: int = OUTPUT_SIZE) -> None:
         self.begun = False
         self.trouble: LinkTrouble | None = None
+        self.request: RequestId = ""
+        self.session = ""
+        self.address: tuple[str, int] | None = None
         # A smaller limit would cut off the envelope of a small result, and the size of the result is checked anyway.
         self.most = max(HEAD, most)
 

@@ -1,0 +1,88 @@
+"""What is recorded of calls: OpenTelemetry spans (extra `otel`) and log records.
+
+The layers `spans`, `attempts` and `call_log` record it. Without this configuration, they are in no chain and OpenTelemetry
+is not imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from toolcrib.core.errors import ConfigurationError, did_you_mean
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+
+class Telemetry(NamedTuple):
+    """What is recorded of calls, as `telemetry` of a project. Used as `Runtime.open(..., telemetry=Telemetry(trace="calls"))`.
+
+    Attributes:
+        trace: `calls`: one OpenTelemetry span for each call, whose context is passed on. `propagation`: the current
+            context is passed on, without spans. `off`: only trace headers that the caller gives are passed on.
+        arguments: Whether spans have the arguments. Secrets are masked.
+        results: Whether spans have the results, and the messages of failures. Secrets are masked.
+        logs: Whether the end of each call is logged to the logger `toolcrib.calls`, without arguments and results.
+        tracer_provider: Creates the spans (default: the global one).
+        meter_provider: Records the durations (default: the global one).
+    """
+
+    trace: Literal["calls", "propagation", "off"] = "off"
+    arguments: bool = False
+    results: bool = False
+    logs: bool = False
+    tracer_provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
+
+    def check(self) -> None:
+        """Check a configuration that a program wrote.
+
+        Raises:
+            ConfigurationError: `trace` is unknown, or needs the extra `otel`, which is not installed.
+        """
+        if self.trace not in _KINDS:
+            raise ConfigurationError(
+                f"unknown `trace` of `telemetry`: `{self.trace}`",
+                code="unknown_trace",
+                hint=did_you_mean(str(self.trace), _KINDS) or "use `calls`, `propagation` or `off`",
+            )
+        if self.lacks_extra:
+            raise ConfigurationError(_LACK, code="missing_extra", hint=_INSTALL)
+
+    @property
+    def lacks_extra(self) -> bool:
+        """Whether OpenTelemetry is needed and not installed."""
+        if self.trace == "off":
+            return False
+        try:
+            import opentelemetry.trace  # noqa: F401, PLC0415 -- an extra
+        except ImportError:
+            return True
+        return False
+
+
+_KINDS = ("calls", "propagation", "off")
+
+NO_TELEMETRY = Telemetry()
+"""Nothing is recorded."""
+
+
+_LACK = "`telemetry` with `trace` needs the extra `otel`, which is not installed"
+_INSTALL = "pip install 'toolcrib[otel]'"
+
+MISSING = f"{_LACK}; {_INSTALL}"
+"""Why no tool can run where the configured telemetry needs the extra, and how to fix it."""
+
+
+def telemetry_of(said: Mapping[str, Any]) -> Telemetry:
+    """The telemetry that a project or profile configures."""
+    return Telemetry(**said) if said else NO_TELEMETRY
+
+
+def describe_request(attributes: Mapping[str, str | int]) -> None:
+    """Add attributes to the current span, which belongs to the request that a client sent."""
+    from opentelemetry.trace import get_current_span  # noqa: PLC0415 -- an extra
+
+    get_current_span().set_attributes(attributes)

@@ -75,6 +75,7 @@ IMPORTED_AS = {
     "pyyaml": "yaml",
     "jsonschema-rs": "jsonschema_rs",
     "openai_agents": "agents",
+    "opentelemetry_api": "opentelemetry",
     "pydantic_ai_slim": "pydantic_ai",
 }
 

@@ -14,7 +14,7 @@ from mcp_calling import Calling, http_server, over_http
 from mcp_over_http import SESSION, speaking
 from mcp_sdk_server import sdk_server
 from served_sessions import MovedClock, NotebookServer
-from serving_mcp import ERAS, write
+from serving_mcp import ERAS, process, request, write
 from spans import RecordedSpans, attributes_of, id_of, parent_of, recorded_globally, trace_of, traceparent_of
 from toolcrib import Outcome, Runtime, Telemetry
 from toolcrib.serve.mcp import ListenAddress, Options, serve_http
@@ -193,3 +193,16 @@ async def test_the_span_of_a_request_over_http_says_how_it_came(era, tmp_path):
     assert (found["client.address"], found["network.protocol.version"]) == ("127.0.0.1", "1.1")
     assert found["client.port"] > 0
     assert ("mcp.session.id" in found) is (era == "legacy")
+
+
+async def test_serve_writes_the_records_of_calls_to_stderr(tmp_path):
+    write(tmp_path / "descriptors", TOOLS)
+    write(tmp_path, "project: p\ntelemetry: {logs: true}\n", "toolcrib.yaml")
+    async with process(tmp_path / "toolcrib.yaml") as served:
+        asked = request("tools/call", {"name": "add", "arguments": {"a": 1, "b": "canary-7f3d9a51"}})
+        served.process.stdin.write(json.dumps(asked).encode() + b"\n")
+        record = json.loads(await served.until_said('"outcome"'))
+        served.process.stdin.close()
+        assert await served.ended() == 0
+    assert (record["tool"], record["caller"], record["outcome"]) == ("add", "mcp", "invalid_arguments")
+    assert "canary-7f3d9a51" not in "".join(served.said)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import get_args
@@ -25,6 +27,7 @@ from toolcrib.cli.trust import ask_for_consent
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
+from toolcrib.engine.middleware.call_log import LOGGER, JSONFormatter
 from toolcrib.serve.mcp import CertificateFiles, ListenAddress, Options, StdoutError, serve_http, serve_stdio
 from toolcrib.serve.mcp.options import NEW_TOKEN, SessionMode
 
@@ -178,9 +181,10 @@ def serve_mcp(
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     print_refusals(runtime)
     ask_for_consent(runtime)
-    if transport == "http":
-        asyncio.run(serve_http(runtime, options, address, _say))
-    else:
+    with _calls_logged():
+        if transport == "http":
+            asyncio.run(serve_http(runtime, options, address, _say))
+            return
         try:
             asyncio.run(serve_stdio(runtime, options, _say))
         except StdoutError as error:
@@ -232,6 +236,21 @@ def _certificate_files(certificate: Path | None, key: Path | None) -> Certificat
 def _say(text: str) -> None:
     """Print a message on stderr; over stdio, stdout belongs to the protocol."""
     click.echo(f"toolcrib: {escape_terminal(text)}", err=True)
+
+
+@contextmanager
+def _calls_logged() -> Iterator[None]:
+    """Within the block, write the log records of calls to stderr as JSON lines. `telemetry` decides whether there are any."""
+    logger, handler = logging.getLogger(LOGGER), logging.StreamHandler()
+    handler.setFormatter(JSONFormatter())
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _tokens(variables: Iterable[str], files: Iterable[Path]) -> tuple[str, ...]:

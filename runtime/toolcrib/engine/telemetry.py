@@ -7,13 +7,14 @@ is not imported.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, did_you_mean
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
-    from opentelemetry.trace import TracerProvider
+    from opentelemetry.trace import Span, TracerProvider
 
 
 class Telemetry(NamedTuple):
@@ -74,6 +75,10 @@ _INSTALL = "pip install 'toolcrib[otel]'"
 
 MISSING = f"{_LACK}; {_INSTALL}"
 """Why no tool can run where the configured telemetry needs the extra, and how to fix it."""
+
+
+CALL_SPAN: ContextVar[Span | None] = ContextVar("the span of a call", default=None)
+"""The span of the call that runs here. The current span may be another one, which middleware has opened."""
 
 
 def telemetry_of(said: Mapping[str, Any]) -> Telemetry:

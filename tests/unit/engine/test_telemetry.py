@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
+from datetime import datetime
 from textwrap import dedent
 
 import pytest
@@ -20,6 +22,7 @@ from live_tools import API, calling, live_tool
 from reaching import Script, broken, failed, reaching
 from spans import RecordedSpans, attributes_of, id_of, parent_of, trace_of, traceparent_of
 from toolcrib import ConfigurationError, Outcome, RealClock, Result, Runtime, Telemetry
+from toolcrib.engine.middleware.call_log import JSONFormatter
 
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 CANARY = "canary-7f3d9a51"
@@ -304,6 +307,24 @@ async def test_logs_need_no_spans_and_have_no_values(caplog):
     assert [each.outcome for each in told] == ["ok", "invalid_arguments", "tool_error"]
     assert [each.levelname for each in told] == ["INFO", "WARNING", "WARNING"]
     assert not [each for each in told if CANARY in str(each.__dict__)]
+
+
+async def test_a_record_is_one_line_of_json(caplog):
+    caplog.set_level(logging.INFO, "toolcrib.calls")
+    await runtime_of(ECHO, telemetry=Telemetry(logs=True)).call("tool", {"text": "x"})
+    line = json.loads(JSONFormatter().format(caplog.records[0]))
+    assert datetime.fromisoformat(line.pop("time")).tzinfo is not None
+    assert line.pop("message").startswith("call main-1 of `tool` ended ok")
+    assert line.pop("duration") >= 0
+    assert line == {
+        "level": "info",
+        "tool": "tool",
+        "mode": "mock",
+        "call_id": "main-1",
+        "session_id": "main",
+        "outcome": "ok",
+        "attempts": 1,
+    }
 
 
 # Configuration.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from logging import INFO, WARNING, getLogger
+import json
+from datetime import UTC, datetime
+from logging import INFO, WARNING, Formatter, LogRecord, getLogger
 from typing import Any, Final
 
 from toolcrib.core.clock import format_duration
@@ -15,6 +17,18 @@ LOGGER: Final = "toolcrib.calls"
 """Name of the logger."""
 
 _log = getLogger(LOGGER)
+_ORDINARY: Final = frozenset({*vars(LogRecord("", 0, "", 0, "", None, None)), "message", "taskName"})
+
+
+class JSONFormatter(Formatter):
+    """Formats a record as a JSON object on one line: `time`, `level`, `message`, and the fields of the record."""
+
+    def format(self, record: LogRecord) -> str:
+        """The text of a record."""
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        told = {"time": time, "level": record.levelname.lower(), "message": record.getMessage()}
+        fields = {key: value for key, value in vars(record).items() if key not in _ORDINARY}
+        return json.dumps({**told, **fields})
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:

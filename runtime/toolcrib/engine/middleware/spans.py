@@ -18,13 +18,12 @@ from toolcrib.core.protocols import CallNext
 from toolcrib.core.text import compact
 from toolcrib.engine.middleware.call_failures import attempts_of, observed
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
+from toolcrib.engine.telemetry import CALL_SPAN
 from toolcrib.schema.validation.json_values import DEPTH, is_large
 from toolcrib.security.redaction import Redactor, redact
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-
-_SPAN: Final = contexts.create_key("toolcrib-call")
 
 BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
 """Bounds of the histogram of durations in seconds, those of the conventions for MCP."""
@@ -78,22 +77,17 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             durations.record(monotonic() - started, {**measured, **failed})
             return result
 
-        within = contexts.set_value(_SPAN, span, trace.set_span_in_context(span, parent))
-        token = contexts.attach(within)
+        within = trace.set_span_in_context(span, parent)
+        token, own = contexts.attach(within), CALL_SPAN.set(span)
         try:
             carrying = _carrying(call, within)
             annotated = carrying.context._replace(annotate=recorded.annotate)
             return await observed(call, carrying._replace(context=annotated), call_next, finished)
         finally:
+            CALL_SPAN.reset(own)
             contexts.detach(token)
 
     return spans
-
-
-def span_of_call() -> Span:
-    """The span of the call that runs. The current span may be another one, which middleware has opened."""
-    span = contexts.get_value(_SPAN)
-    return span if isinstance(span, Span) else trace.INVALID_SPAN
 
 
 class _Recorded:

@@ -28,7 +28,8 @@ def parsed(words: list[str]) -> click.Context:
     words = ["." if word.startswith(("/", "$")) else word for word in words]
     name, command, parent = "toolcrib", cli, None
     while isinstance(command, click.Group):
-        parent = click.Context(command, info_name=name, parent=parent)
+        # A command keeps the names of its help that it has seen first.
+        parent = click.Context(command, info_name=name, parent=parent, **command.context_settings)
         name, *words = words
         command = command.get_command(parent, name)
         assert command is not None, name

@@ -47,10 +47,18 @@ with tempfile.TemporaryDirectory() as first:
     toolcrib.Runtime.open(first, index=False)
 
 def received(connection):
-    """The arguments, the environment and the folder; the three streams; signals that came with them."""
+    """The arguments, the environment and the folder; the three streams; signals that came with them.
+
+    EOFError says that the client was killed before it had told everything.
+    """
     told, files, _, _ = socket.recv_fds(connection, 1 << 20, 3)
     while b"\\n" not in told:
-        told += connection.recv(1 << 20)
+        more = connection.recv(1 << 20)
+        if not more:
+            for file in files:
+                os.close(file)
+            raise EOFError
+        told += more
     told, _, signals = told.partition(b"\\n")
     return json.loads(told), files, signals
 
@@ -110,7 +118,11 @@ while True:
             os.close(handle)
     if listening in ready:
         connection = listening.accept()[0]
-        told, files, signals = received(connection)
+        try:
+            told, files, signals = received(connection)
+        except EOFError:
+            connection.close()
+            continue
         pid = os.fork()
         if not pid:
             connection.close()

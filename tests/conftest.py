@@ -204,11 +204,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test that is a coroutine function has an event loop of its own."""
+    """A test that is a coroutine function has an event loop of its own.
+
+    One that waits for ever fails where it waits, somewhat before `faulthandler_timeout` would end the whole worker.
+    """
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
+    most = 2 / 3 * float(pyfuncitem.config.getini("faulthandler_timeout"))
+
+    async def run() -> None:
+        async with asyncio.timeout(most or None):
+            await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted})
+
+    asyncio.run(run())
     return True
 
 

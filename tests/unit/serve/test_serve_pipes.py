@@ -1,15 +1,18 @@
-"""Lines of a pipe, whole whatever pieces they come in, and bounded."""
+"""Lines of a pipe, whole whatever pieces they come in, and bounded; and a server over them."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.serve.mcp.stdio import OversizedLine, StdioPipes
+from holding import opened
+from toolcrib.serve.mcp import Options
+from toolcrib.serve.mcp.stdio import OversizedLine, StdioPipes, serve_stdio
 
 LINES = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=12)
 
@@ -53,4 +56,55 @@ async def test_what_nobody_reads_is_told():
         await pipes.broken.wait()
         await pipes.write(b"lost too\n")
     for each in (source, feed, target):
+        os.close(each)
+
+
+class EarlyResponse(StdioPipes):
+    """A client whose response is read before the write of its request has returned."""
+
+    def __init__(self, source, target):
+        super().__init__(source, target)
+        self._read = asyncio.Event()
+
+    async def lines(self):
+        async for line in super().lines():
+            yield line
+            if b'"action"' in line:
+                self._read.set()
+
+    async def write(self, data):
+        await super().write(data)
+        if b"elicitation/create" in data:
+            await self._read.wait()
+
+
+async def test_a_response_may_arrive_before_its_request_counts_as_written(tmp_path):
+    source, feed = os.pipe()
+    unread, target = os.pipe()
+    told = asyncio.StreamReader()
+
+    def send(**message):
+        os.write(feed, json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    with os.fdopen(unread, "rb") as pipe:
+        protocol = asyncio.StreamReaderProtocol(told)
+        transport, _protocol = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
+        async with asyncio.timeout(60), opened(tmp_path) as runtime:
+            pipes = EarlyResponse(source, target)
+            serving = asyncio.create_task(
+                serve_stdio(runtime, Options(watch=False), lambda _line: None, pipes)
+            )
+            client = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "client", "version": "1"}}
+            send(id=1, method="initialize", params={**client, "capabilities": {"elicitation": {}}})
+            assert json.loads(await told.readline())["id"] == 1
+            send(method="notifications/initialized")
+            send(id=2, method="tools/call", params={"name": "pay", "arguments": {"amount": 5}})
+            asked = json.loads(await told.readline())
+            assert asked["method"] == "elicitation/create"
+            send(id=asked["id"], result={"action": "accept", "content": {"decision": "approve"}})
+            assert json.loads(await told.readline())["result"]["structuredContent"]["paid"] == 5
+            os.close(feed)
+            await serving
+        transport.close()
+    for each in (source, target):
         os.close(each)

@@ -289,10 +289,11 @@ class _Exchange:
                     data = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
                 except ValueError:  # a value that JSON has no form for
                     data = _error(getattr(message, "id", None), INTERNAL_ERROR, "Internal error")
-                await self._pipes.write(self._pages.into(data) + b"\n")
                 if isinstance(message, JSONRPCRequest):
+                    # Before it is written: the client may respond before this coroutine continues.
                     self._sent.add(repr(message.id))
-                elif isinstance(message, JSONRPCResponse | JSONRPCError):
+                await self._pipes.write(self._pages.into(data) + b"\n")
+                if isinstance(message, JSONRPCResponse | JSONRPCError):
                     self._answered(message.id)
 
     async def _refuse(self, number: int, text: str, request: str | int | None = None) -> None:

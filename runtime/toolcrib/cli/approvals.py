@@ -14,6 +14,7 @@ from toolcrib.cli import exit_codes
 from toolcrib.cli.arguments import read_arguments
 from toolcrib.cli.options import ReadOptions, json_option, open_runtime, read_options
 from toolcrib.cli.output import answer_lines, json_text, outline, print_failure, table, terminal_width
+from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.core.clock import RealClock, format_duration, parse_duration
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import compact, decode_json, escape_terminal
@@ -204,8 +205,9 @@ def _open(reading: ReadOptions) -> Runtime:
 
 
 async def _resume(runtime: Runtime, id_: str) -> Result:
-    async with aclosing(runtime):
-        return await runtime.resume(id_)
+    with redirected_stdout():
+        async with aclosing(runtime):
+            return await runtime.resume(id_)
 
 
 def _seconds(written: str) -> float:

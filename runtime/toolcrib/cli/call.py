@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, nullcontext, redirect_stdout
+from contextlib import aclosing, contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -24,6 +24,7 @@ from toolcrib.cli.options import (
     tool_argument,
 )
 from toolcrib.cli.output import answer_lines, outline, part_line, print_failure, table
+from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.cli.trust import can_ask, warn_idle_variable
 from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.core.text import compact, escape_terminal
@@ -90,7 +91,7 @@ def command(
         approver.approvals = runtime.approvals
     print_refusals(runtime)
     # Only the result goes to stdout, whatever the code of a Python tool prints.
-    with redirect_stdout(sys.stderr), log_exchanges() if verbose else nullcontext():
+    with redirected_stdout(), log_exchanges() if verbose else nullcontext():
         result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
     # A planned request is printed as it would be sent; other plans have no form of their own and are printed
     # as JSON.

@@ -6,12 +6,12 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -56,6 +56,8 @@ from toolcrib.scenarios.run_setup import tools_for
 from toolcrib.scenarios.runs import runs_of
 from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import NO_POLICY
+
+T = TypeVar("T")
 
 SCRIPTED = "scripted"
 """Name of the provider that replays the agent script of a scenario."""
@@ -200,15 +202,21 @@ def command(
     ask_for_consent(runtime)
     with asyncio.Runner() as runner:
         try:
-            runner.run(_entered(runtime))
+            _run(runner, _entered(runtime))
             # One runner for all turns: Ctrl-C cancels the coroutine of a turn and leaves the connections of
             # the loop open.
             stops = _held(runner, runtime, options, message)
         except SinkFailed as error:
             raise click.ClickException(escape_terminal(error.message)) from error
         finally:
-            runner.run(runtime.aclose())
+            _run(runner, runtime.aclose())
     ctx.exit(next((code for stop in stops if (code := OF_STOP[stop])), exit_codes.OK))
+
+
+def _run(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine. What tools print goes to stderr; the displays keep the stdout that they began with."""
+    with redirect_stdout(sys.stderr):
+        return runner.run(work)
 
 
 async def _entered(runtime: Runtime) -> None:
@@ -248,7 +256,7 @@ def _held(runner: asyncio.Runner, runtime: Runtime, options: ChatOptions, messag
     finally:
         # Also after an error: with `--json`, the conversation so far is the last line.
         show.ended(chat.conversation)
-        runner.run(_closed(provider))
+        _run(runner, _closed(provider))
 
 
 async def _closed(provider: Provider) -> None:
@@ -494,7 +502,7 @@ class Chat:
             # Answering may make further calls that are pending, so this repeats until the turn ends.
             stop = self._hold(self.conversation, self.conversation, answers)
             self._asking.settled()
-        for line in self._runner.run(violated_guardrails(self._guardrails, self.conversation)):
+        for line in _run(self._runner, violated_guardrails(self._guardrails, self.conversation)):
             self._show.warning(line)
         return stop
 
@@ -503,7 +511,7 @@ class Chat:
         # This is what remains if the loop raises before it returns a conversation.
         self.conversation = before._replace(stop=None, detail="", pending=())
         try:
-            self.conversation = self._runner.run(self._followed(now, answers))
+            self.conversation = _run(self._runner, self._followed(now, answers))
         except KeyboardInterrupt:
             if self._ended:
                 raise

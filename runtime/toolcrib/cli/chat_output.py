@@ -5,9 +5,10 @@ Text of models and tools is escaped, so that it cannot send control sequences to
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 import click
 
@@ -68,6 +69,7 @@ class JsonLines:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
+        self._out = sys.stdout
 
     def event(self, event: Event) -> None:
         """Something happened."""
@@ -101,7 +103,7 @@ class JsonLines:
         self._line({"type": "conversation", **whole} if isinstance(whole, dict) else {})
 
     def _line(self, value: Mapping[str, JSON]) -> None:
-        click.echo(compact(dict(value)))
+        click.echo(compact(dict(value)), file=self._out)
 
 
 class Terminal:
@@ -114,6 +116,7 @@ class Terminal:
             echoes: Print the user's messages, because a pipe does not echo them.
         """
         self._echoes = echoes
+        self._out = sys.stdout
         self._within = ""
         self._calls: dict[str, dict[str, Any]] = {}
         self._at_once: dict[str, list[str]] = {}
@@ -128,7 +131,7 @@ class Terminal:
     def said(self, line: str) -> None:
         """Show the user's message if the terminal has not echoed it."""
         if self._echoes:
-            click.echo(click.style(f"> {escape_terminal(line)}", bold=True))
+            click.echo(click.style(f"> {escape_terminal(line)}", bold=True), file=self._out)
 
     def stopped(self, conversation: Conversation) -> None:
         """Print why the turn ended, unless it ended with an answer."""
@@ -148,7 +151,7 @@ class Terminal:
     def note(self, text: str) -> None:
         """Print the remark."""
         self._end_line()
-        click.echo(escape_terminal(text))
+        click.echo(escape_terminal(text), file=self._out)
 
     def warning(self, text: str) -> None:
         """Print the warning."""
@@ -169,7 +172,7 @@ class Terminal:
         if self._within != kind:
             self._end_line()
         self._within = kind
-        click.echo(shown, nl=False)
+        click.echo(shown, file=self._out, nl=False)
 
     def _closed(self, _event: Event) -> None:
         self._end_line()
@@ -186,9 +189,11 @@ class Terminal:
         if event.status in {"completed", "failed"}:
             self._over.add(event.id)
             colour = "green" if event.outcome == "ok" else "red"
-            self._line(f"  {name}: ", click.style(event.outcome, fg=colour), f" {_short(event.text)}")
+            self._line(
+                f"  {name}: ", click.style(event.outcome, fg=colour), f" {_short(event.text, self._out)}"
+            )
         elif event.text:
-            self._line(f"  {name}: {_short(event.text)}")
+            self._line(f"  {name}: {_short(event.text, self._out)}")
 
     def _tell_call(self, id_: str, call: Mapping[str, Any]) -> None:
         at_once = self._at_once.setdefault(call["tool"], [])
@@ -199,7 +204,7 @@ class Terminal:
         if self._over.issuperset(at_once):
             at_once.clear()
         at_once.append(id_)
-        arguments = "" if call["arguments"] is None else _short(compact(call["arguments"]))
+        arguments = "" if call["arguments"] is None else _short(compact(call["arguments"]), self._out)
         self._line(f"* {self._name(id_, call['tool'])} {arguments}")
 
     def _name(self, id_: str, tool: str) -> str:
@@ -212,11 +217,11 @@ class Terminal:
         self._end_line()
         # Nested styles would reset each other, so parts with a colour of their own are left alone.
         dim = [part if "\x1b" in part else click.style(part, dim=True) for part in parts]
-        click.echo("".join(dim))
+        click.echo("".join(dim), file=self._out)
 
     def _end_line(self) -> None:
         if self._within:
-            click.echo()
+            click.echo(file=self._out)
         self._within = ""
 
 
@@ -229,9 +234,9 @@ _TELLS: Mapping[str, Callable[[Terminal, Event], None]] = {
 }
 
 
-def _short(text: str) -> str:
+def _short(text: str, out: TextIO) -> str:
     """Fit a text on one line."""
-    width = terminal_width()
+    width = terminal_width(out)
     return truncate(escape_terminal(" ".join(text.split())), _SHORT if width is None else max(width - 20, 20))
 
 

@@ -24,6 +24,7 @@ from toolcrib.cli.options import (
     read_options,
 )
 from toolcrib.cli.output import write_atomically
+from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.cli.trust import print_denied
 from toolcrib.core.errors import DocumentError
 from toolcrib.core.model import Descriptor, Outcome
@@ -154,7 +155,8 @@ def _selected(reading: ReadOptions, names: tuple[str, ...]) -> tuple[Runtime, li
             raise click.UsageError(escape_terminal(f"`{name}` is neither the name of a tool nor a module"))
     if modules:
         runtime = open_runtime(reading, modules=modules)
-        asyncio.run(engine_of(runtime).import_sources())
+        with redirected_stdout():
+            asyncio.run(engine_of(runtime).import_sources())
         owners = engine_of(runtime).stock.owners
         for name in modules:
             chosen[name] = [tool for tool, source in owners.items() if source.name == name]

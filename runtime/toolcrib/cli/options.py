@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from fnmatch import fnmatchcase
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -17,6 +15,7 @@ from click.shell_completion import CompletionItem
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.output import plural
+from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.core.errors import ToolcribError, did_you_mean
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal, first_sentence
@@ -431,8 +430,7 @@ def open_with_servers(
     if names or engine_of(runtime).unimported:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers or Python sources
 
-        # stdout belongs to the command, whatever the code of a source prints.
-        with redirect_stdout(sys.stderr):
+        with redirected_stdout():
             asyncio.run(_ask(runtime, names))
     return runtime
 

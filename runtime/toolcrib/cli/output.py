@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from typing import Any, TypeAlias
+    from typing import Any, TextIO, TypeAlias
 
     from toolcrib.core.errors import Problem
     from toolcrib.core.model import JSON, Content, Result
@@ -34,17 +34,18 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def terminal_width() -> int | None:
-    """Width of the terminal in columns; None if stdout is not a terminal and `COLUMNS` is not set."""
+def terminal_width(out: TextIO | None = None) -> int | None:
+    """Width of the terminal in columns; None if the stream, by default stdout, is not a terminal and `COLUMNS` is not set."""
+    out = out or sys.stdout
     columns = os.environ.get("COLUMNS", "")
     # `COLUMNS` overrides the terminal, as in other command-line programs.
     if columns.isdecimal() and int(columns):
         return int(columns)
-    if not sys.stdout.isatty() and not columns:
+    if not out.isatty() and not columns:
         return None
     try:
         # Pseudo-terminals without a configured size report 0 columns.
-        return os.get_terminal_size(sys.stdout.fileno()).columns or USUAL_WIDTH
+        return os.get_terminal_size(out.fileno()).columns or USUAL_WIDTH
     except (OSError, ValueError):
         return USUAL_WIDTH
 

@@ -11,6 +11,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import ReadOptions, json_option, open_with_servers, paths_argument, read_options
 from toolcrib.cli.output import json_text, plural, problem_text
+from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.runtime import Runtime
@@ -87,8 +88,9 @@ def _chosen(tasks: Sequence[RecordedTask], names: Sequence[str], *, sound: bool)
 
 
 async def _replayed(runtime: Runtime, tasks: Sequence[RecordedTask], *, fail_fast: bool) -> ReplayReport:
-    async with runtime:
-        return await replay(runtime, tasks, fail_fast=fail_fast)
+    with redirected_stdout():
+        async with runtime:
+            return await replay(runtime, tasks, fail_fast=fail_fast)
 
 
 def _sorted(runtime: Runtime, problems: Iterable[Problem]) -> list[Problem]:

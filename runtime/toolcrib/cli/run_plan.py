@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, NoReturn, TypeAlias
 import click
 
 from toolcrib.cli.options import ReadOptions, open_with_servers
+from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.cli.trust import Consents
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import Problem, ToolcribError
@@ -310,12 +311,14 @@ async def _played(
     runtime: Runtime, scenarios: Sequence[Scenario], show: ReportListener, *, update: bool, fail_fast: bool
 ) -> list[ScenarioReport]:
     reports = []
-    async with runtime:
-        for scenario in scenarios:
-            reports.append(await run_scenario(runtime, scenario, update=update))
-            show(reports[-1])
-            if fail_fast and reports[-1].failed:
-                break
+    with redirected_stdout() as restored:
+        async with runtime:
+            for scenario in scenarios:
+                reports.append(await run_scenario(runtime, scenario, update=update))
+                with restored():
+                    show(reports[-1])
+                if fail_fast and reports[-1].failed:
+                    break
     return reports
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from typing import Any
 
 import click
@@ -16,6 +14,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import ReadOptions, json_option, open_with_servers, paths_argument, read_options
 from toolcrib.cli.output import json_text, plural, problem_text
+from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.cli.trust import trust_hint
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
@@ -109,7 +108,7 @@ async def _proved(runtime: Runtime) -> Sequence[Problem]:
     from toolcrib.scenarios.self_check import run_self_check  # noqa: PLC0415 -- `--shallow` does not need jsonschema, which is slow to import
 
     # stdout is for the report, whatever the code of a Python tool prints.
-    with redirect_stdout(sys.stderr):
+    with redirected_stdout():
         async with runtime:
             return [*_unbound(runtime), *await run_self_check(runtime)]
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
@@ -346,6 +348,9 @@ def _run_worker(connection: Connection, opening: OpenRuntime, update: bool) -> N
     """Run batches in a worker process until its connection is closed."""
     # Ctrl-C sends SIGINT to every process of the terminal; the main process stops its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # stdout belongs to the report of the main process, whatever tools and their programs print.
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
     runtime, scenarios = opening()
     with suppress(BrokenPipeError):  # the main process has closed the connection
         connection.send(_names(scenarios))

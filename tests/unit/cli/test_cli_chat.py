@@ -335,3 +335,22 @@ def test_a_script_is_played_with_the_mocks_of_its_scenario(shop, toolcrib):
     assert "refund" not in by_file.stdout.partition("/tools")[2]
     unknown = toolcrib("chat", "shop", "--provider", "scripted", "--script", "order_tlak", "x")
     assert (unknown.exit_code, "did you mean `order_talk`?" in unknown.stderr) == (exit_codes.USAGE, True)
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_what_a_tool_prints_goes_to_stderr(chat, write, form, monkeypatch, tmp_path):
+    monkeypatch.setenv("TOOLCRIB_TRUST", "all")
+    write(
+        {
+            "shop/loud.tool.yaml": "name: loud\nmode: python\ninput_schema: {}\npython: {call: 'loud_shop:loud'}\n",
+            "modules/loud_shop.py": "def loud() -> int:\n    print('printed in a call')\n    return 1\n",
+        }
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    result = chat("call loud", *form)
+    assert ("printed in a call" in result.stdout, "printed in a call" in result.stderr) == (False, True)
+    lines = result.stdout.splitlines()
+    if form:
+        assert json.loads(lines[-1])["type"] == "conversation"
+    else:
+        assert lines[2:] == ["* loud {}", "  loud: ok 1", "call loud"]

@@ -236,6 +236,26 @@ def test_validate_reports_descriptors_whose_functions_cannot_be_used(trusted, mo
     assert "not_bound" not in toolcrib("validate", "--shallow").output
 
 
+@pytest.mark.parametrize("words", [("run",), ("run", "-j", "2")], ids=" ".join)
+def test_what_tools_and_their_programs_print_in_a_run_goes_to_stderr(words, trusted, module, toolcrib, capfd):
+    printing = "    print('printed in a call')\n    os.system('echo printed by a program')\n    return f"
+    code = "import os\n" + CODE.replace("    return f", printing)
+    (trusted / f"{module}.py").write_text(code)
+    done = toolcrib(*words, "--json")
+    assert json.loads(done.stdout)["passed"] == 1
+    of_processes = capfd.readouterr()
+    assert "printed in a call" in done.stderr + of_processes.err
+    assert (of_processes.out, "printed by a program" in of_processes.err) == ("", True)
+
+
+def test_the_dots_of_a_run_stay_on_stdout(trusted, module, toolcrib):
+    printing = CODE.replace("    return f", "    print('printed in a call')\n    return f")
+    (trusted / f"{module}.py").write_text(printing)
+    done = toolcrib("run")
+    assert f"{module}.py .\n" in done.stdout
+    assert "printed" not in done.stdout
+
+
 def test_what_the_code_prints_goes_to_stderr(trusted, module, toolcrib):
     printing = "    print('printed in a call')\n    return f"
     code = "print('printed in an import')\n" + CODE.replace("    return f", printing)
@@ -247,6 +267,10 @@ def test_what_the_code_prints_goes_to_stderr(trusted, module, toolcrib):
     validated = toolcrib("validate", "--json")
     assert json.loads(validated.stdout)["errors"] == 0
     assert "printed in an import" in validated.stderr
+    sys.modules.pop(module)
+    exported = toolcrib("export", "descriptor", module)
+    assert "printed in an import" not in exported.stdout
+    assert "printed in an import" in exported.stderr
 
 
 def test_a_module_that_does_not_exist_is_reported_at_the_source(trusted, toolcrib):

@@ -545,3 +545,41 @@ def test_an_instance_that_calls_exit_does_not_end_the_program():
     assert (failed.outcome, failed.error.code) == (Outcome.UNAVAILABLE, "initialise_failed")
     assert failed.message == "cannot initialise `leaver`: the function called `sys.exit(5)`"
     assert call(Leaver("execute")).error.code == "SystemExit"
+
+
+def test_an_interrupt_that_a_function_raises_in_its_thread_does_not_end_the_program():
+    def interrupt() -> int:
+        raise KeyboardInterrupt
+
+    result = call(toolcrib.tool(worker="thread")(interrupt))
+    assert (result.outcome, result.error.code) == (Outcome.TOOL_ERROR, "KeyboardInterrupt")
+    # In the event loop of the main thread, it may be the Ctrl-C of a person.
+    with pytest.raises(KeyboardInterrupt):
+        call(toolcrib.tool(worker="inline")(interrupt))
+
+
+def test_an_instance_that_calls_exit_when_it_is_closed_does_not_keep_others_open():
+    closed = []
+
+    class First(toolcrib.Tool[dict[str, int], int]):
+        def execute(self, given: dict[str, int]) -> int:
+            return 1
+
+        def close(self) -> None:
+            closed.append(type(self).__name__)
+            raise SystemExit(4)
+
+    class Second(First):
+        pass
+
+    async def run():
+        runtime = runtime_with(First, Second)
+        assert [(await runtime.call(name)).value for name in ("first", "second")] == [1, 1]
+        await runtime.aclose()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(run())
+    expected = ["`sys.exit(4)` in `First`", "`sys.exit(4)` in `Second`"]
+    [of_executor] = caught.value.exceptions
+    assert [str(each) for each in of_executor.exceptions] == expected
+    assert closed == ["First", "Second"]

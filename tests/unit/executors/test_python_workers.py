@@ -95,6 +95,9 @@ def large(n: int) -> str:
 def leaving(code: int) -> int:
     sys.exit(code)
 
+def interrupting():
+    raise KeyboardInterrupt(os.getpid())
+
 def dying(how: str) -> int:
     if how == "exit":
         os._exit(3)
@@ -549,6 +552,17 @@ def test_a_function_that_ends_the_program_fails_and_its_worker_stays(module):
     assert (first.outcome, first.error.code) == (Outcome.TOOL_ERROR, "SystemExit")
     assert first.message == "the function called `sys.exit(3)`"
     assert second.message == "the function called `sys.exit(4)`"
+
+
+def test_a_function_that_raises_an_interrupt_fails_and_its_worker_stays(module):
+    async def calls():
+        async with tools(tool(module, "interrupting", OPEN)) as runtime:
+            return [await runtime.call("interrupting", {}) for _ in range(2)]
+
+    first, second = asyncio.run(calls())
+    assert (first.outcome, first.error.code) == (Outcome.TOOL_ERROR, "KeyboardInterrupt")
+    # The text is the process ID.
+    assert second.message == first.message
 
 
 def test_a_deadline_ends_the_worker_with_everything_that_it_started(module, tmp_path):

@@ -138,6 +138,9 @@ class BoundFunction:
             text = self._logged(call, cast("BaseException", error.__cause__))
             message = f"cannot initialise `{self.tool.name}`: {text}"
             result = Result.failed(Outcome.UNAVAILABLE, message, code="initialise_failed")
+        elif isinstance(error, _RaisedInterrupt):
+            text = self._logged(call, cast("BaseException", error.__cause__))
+            result = Result.failed(Outcome.TOOL_ERROR, text, code=KeyboardInterrupt.__name__)
         else:
             result = failure_of(error) or Result.failed(
                 Outcome.TOOL_ERROR, self._logged(call, error), code=type(error).__name__
@@ -331,9 +334,15 @@ async def _in_thread(work: Callable[[], Any], name: str, use: _Use | None) -> An
         use.in_thread = True
     threading.Thread(target=run, name=f"toolcrib {name}", daemon=True).start()
     value, error = await done
+    if isinstance(error, KeyboardInterrupt):
+        raise _RaisedInterrupt from error
     if error is not None:
         raise error
     return value
+
+
+class _RaisedInterrupt(Exception):
+    """A function in a thread raised KeyboardInterrupt. It is no Ctrl-C, which only the main thread receives."""
 
 
 def _from_thread(emit: Callable[[Progress | Partial], None]) -> Callable[[Progress | Partial], None]:

@@ -139,12 +139,12 @@ class ToolInstances:
         try:
             await _ended(instance.close())
         # The code is the user's, and one failure must not keep the others open.
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             import logging  # noqa: PLC0415 -- not needed unless there is something to log
 
             name = type(instance).__name__
             logging.getLogger("toolcrib").warning("`close` of `%s` raised an exception", name, exc_info=error)
-            return error
+            return error if isinstance(error, Exception) else RuntimeError(f"`sys.exit({error})` in `{name}`")
         return None
 
     @property

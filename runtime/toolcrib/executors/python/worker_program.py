@@ -38,6 +38,9 @@ from toolcrib.schema.validation import Violation, as_json
 
 _CHUNK = 1 << 16
 
+_RAISED = (Exception, SystemExit, KeyboardInterrupt, asyncio.CancelledError)
+"""What the code of a tool may raise without ending the worker. Its process group receives no Ctrl-C of the terminal."""
+
 
 class Wire:
     """The pipes to the runtime.
@@ -260,8 +263,7 @@ class ToolWorker:
             if inspect.isawaitable(answer):
                 answer = self._loop.run_until_complete(_awaited(answer))
             return self._written(answer)
-        # The code is the user's, and an asynchronous function may cancel itself.
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001
+        except _RAISED as error:
             return encode(*_raised(error))
         finally:
             # A shared instance is never given back: it is in use as long as the worker lives.
@@ -277,7 +279,7 @@ class ToolWorker:
                 taken = self._instances.ready or await self._instances.take()
             answer = self._run(args, named, taken)
             return self._written(await answer if inspect.isawaitable(answer) else answer)
-        except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 -- as above
+        except _RAISED as error:
             return encode(*_raised(error))
         finally:
             if taken is not None and self._instances is not None and taken is not self._instances.ready:

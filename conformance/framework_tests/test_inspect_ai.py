@@ -77,11 +77,14 @@ def test_a_model_reads_what_is_wrong_and_calls_again(tmp_path):
         tmp_path,
         ("get_forecast", {"city": "Oslo", "days": 9}),
         ("find_items", {"config": {"self": 1.5}}),
+        ("get_forecast", {"city": "Oslo", "days": "3"}),
         ("get_forecast", {"city": "Atlantis"}),
     )
-    refused, mistyped, failed = results(log)
-    assert refused.error.type == "parsing"
-    assert mistyped.error.type == "parsing"
+    refused, mistyped, unrepaired, failed = results(log)
+    assert {each.error.type for each in (refused, mistyped, unrepaired)} == {"parsing"}
+    assert (
+        "'3' is not of type 'integer'" in unrepaired.error.message
+    )  # the words of Inspect, which checks first
     assert (failed.error.type, failed.error.message) == ("unknown", "LookupError: this city is under water")
 
 

@@ -11,7 +11,7 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.tracing import TracingProcessor
 from shop import CALLS, hanging_tool, new_runtime, run_how_to, with_listing_server
 
-from toolcrib import ConfigurationError, InternalError
+from toolcrib import ConfigurationError, InternalError, Runtime
 from toolcrib.frameworks import to_openai_agents
 
 set_trace_processors([])
@@ -177,6 +177,37 @@ def test_nobody_is_asked_about_invalid_arguments():
 
     result = asyncio.run(run())
     assert (result.interruptions, result.final_output) == ([], "done")
+
+
+@pytest.mark.parametrize("approve", [True, False], ids=["approve", "reject"])
+def test_a_rule_of_the_project_that_asks_interrupts_the_run(approve, tmp_path):
+    (tmp_path / "toolcrib.yaml").write_text(
+        "project: shop\nsources: [pay.yaml]\n"
+        "access: {rules: [{ask: {tool: pay, args: {amount: {$gt: 100}}}}]}\n"
+    )
+    (tmp_path / "pay.yaml").write_text(
+        "name: pay\ninput_schema: {type: object, properties: {amount: {type: integer}}}\n"
+        "mock: {result: 'paid {{ args.amount }}'}\n"
+    )
+
+    async def run():
+        async with Runtime.open(tmp_path, index=False, approvals=tmp_path / "approvals") as runtime:
+            calls = (("pay", {"amount": 7}), ("pay", {"amount": 700}))
+            agent = agent_of(to_openai_agents(runtime), *calls)
+            paused = await Runner.run(agent, "hello")
+            (interruption,) = paused.interruptions
+            assert outputs(paused)[:1] == ["paid 7"]
+            state = paused.to_state()
+            if approve:
+                state.approve(interruption)
+            else:
+                state.reject(interruption, rejection_message="too much")
+            return await Runner.run(agent, state), runtime.approvals.pending()
+
+    result, pending = asyncio.run(run())
+    assert result.final_output == "done"
+    assert outputs(result)[-1] == ("paid 700" if approve else "too much")
+    assert pending == ()
 
 
 def test_a_call_that_only_the_runtime_knows_to_need_approval_is_not_made():

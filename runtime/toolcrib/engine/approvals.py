@@ -8,7 +8,7 @@ approval is stored, and the approver of the call, if it has one, is asked in pla
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -357,11 +357,30 @@ class Approvals:
 
     def standing(self, call: Call, decision: AccessDecision) -> Call | None:
         """The call to make if it is approved already; None if a person must decide."""
+        store = self._store_for(call.context.session.clock)
+        for approval in self._covering(call, decision):
+            if approval is None:
+                return call
+            if store.take(approval.id):
+                return self._approved(call, approval)
+        return None
+
+    def would_hold(self, call: Call, decision: AccessDecision) -> bool:
+        """Whether a call would wait for a person, who is not asked in place. No approval is requested or used."""
+        if (call.context.approver or self._approver) is not None:
+            return False
+        try:
+            return not any(True for _ in self._covering(call, decision))
+        except UnusableApprovals:
+            return False  # the call itself reports it
+
+    def _covering(self, call: Call, decision: AccessDecision) -> Iterator[Approval | None]:
+        """The approvals that cover a call; None stands for one that covers any number of calls."""
         context, tool = call.context, call.tool
         if decision.code != _BUDGET and not approval_permission(tool.name).isdisjoint(context.grants):
-            return call
+            yield None
         if self._covers(context.grants, tool, decision):
-            return call
+            yield None
         store = self._store_for(context.session.clock)
         digest = self._digest(store, tool.name, call.arguments, context.caller, context.user)
         now = context.session.clock.now().timestamp()
@@ -371,14 +390,12 @@ class Approvals:
                 and (approval.resolution is None or approval.resolution.known)
                 and approval.correlation == context.correlation
                 and self._covers({*approval.grants, permission_of(approval.id)}, tool, decision)
-                and store.take(approval.id)
             ):
-                return self._approved(call, approval)
+                yield approval
         if _SessionApprovals.of(context.session).hold(tool.name, decision, digest):
-            return call
+            yield None
         if any(_applies(rule, call, decision, digest, now) for rule in store.rules()):
-            return call
-        return None
+            yield None
 
     def hold(self, call: Call, decision: AccessDecision) -> Approval:
         """Store a pending approval of a call, or return the one of an equal call of the same origin."""

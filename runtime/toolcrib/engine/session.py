@@ -613,6 +613,35 @@ class Session:
         checked = argument_layer.ArgumentCheck(chain.tool, chain.bound).repaired(call)
         return checked if isinstance(checked, Result) else checked[0].arguments
 
+    def may_ask(self, name: str) -> bool:
+        """Whether access asks a person about some calls of a tool, so that they may have to wait."""
+        chain = self._chain(_name(name), self._context)
+        return chain is not None and chain.access is not None and chain.access.asks
+
+    def asks(self, name: str, arguments: Mapping[str, JSON], *, correlation: str = "") -> bool:
+        """Whether a call would wait for a person: access asks about it, and nobody has approved it or is asked in place.
+
+        Nothing is called, and no approval is requested. False if the arguments are invalid.
+
+        Args:
+            name: Name of the tool.
+            arguments: The arguments.
+            correlation: ID of the call in another system.
+        """
+        chain = self._chain(_name(name), self._context)
+        if chain is None or chain.access is None or not chain.access.asks:
+            return False
+        from toolcrib.engine.middleware.access import blocking_decision  # noqa: PLC0415 -- few tools have rules
+
+        call = self._made(chain, arguments, self._context_with(correlation=correlation))
+        checked = argument_layer.ArgumentCheck(chain.tool, chain.bound).repaired(call)
+        if isinstance(checked, Result):
+            return False
+        decision = blocking_decision(chain.access.decide(checked[0]), chain.access)
+        if decision is None or decision.effect != "ask":
+            return False
+        return self._runtime.approvals.would_hold(checked[0], decision)
+
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
         # Reading the attribute first is cheaper than the method call, which only raises.
         if self._runtime.closed:

@@ -109,8 +109,8 @@ def to_openai_agents(
 ) -> list[FunctionTool]:
     """Return function tools for the OpenAI Agents SDK. Needs the extra `openai-agents`.
 
-    The SDK has no events of running tools: progress becomes custom spans of its traces. A call that needs approval
-    interrupts the run; approve or reject it with the `RunState` of the result.
+    The SDK has no events of running tools: progress becomes custom spans of its traces. A call that `access` or `ask` asks
+    about interrupts the run; approve or reject it with the `RunState` of the result.
 
     Example:
         ```python

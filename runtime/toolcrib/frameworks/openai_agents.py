@@ -26,9 +26,9 @@ def function_tool_of(adapter: ToolAdapter) -> FunctionTool:
         return _output_of(result)
 
     async def needs_approval(
-        _context: RunContextWrapper[Any], arguments: dict[str, Any], _call_id: str
+        _context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str
     ) -> bool:
-        return adapter.needs_approval(arguments)
+        return adapter.needs_approval(arguments, call_id)
 
     return FunctionTool(
         name=adapter.name,
@@ -37,7 +37,7 @@ def function_tool_of(adapter: ToolAdapter) -> FunctionTool:
         on_invoke_tool=invoke,
         strict_json_schema=adapter.strict,
         # With a function, the SDK also pauses for arguments that are not JSON.
-        needs_approval=needs_approval if adapter.asks else False,
+        needs_approval=needs_approval if adapter.may_need_approval else False,
     )
 
 

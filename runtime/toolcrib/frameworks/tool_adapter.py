@@ -116,10 +116,24 @@ class ToolAdapter:
         )
         return Pending(id, self.tool.name, cast("dict[str, JSON]", shown), code, result.message, details)
 
-    def needs_approval(self, arguments: Mapping[str, JSON] | str) -> bool:
-        """Whether the tool is one of those to ask about, and the arguments are valid."""
-        planned = self._planned(arguments)
-        return isinstance(planned, Result) and planned.outcome is Outcome.NEEDS_APPROVAL
+    @property
+    def may_need_approval(self) -> bool:
+        """Whether `needs_approval` may be true: the tool is one of those to ask about, or access has rules that ask."""
+        return self.asks or self._session.may_ask(self.tool.name)
+
+    def needs_approval(self, arguments: Mapping[str, JSON] | str, id: str = "") -> bool:  # noqa: A002
+        """Whether a call would wait for a person: the tool is one of those to ask about, or access asks about the call.
+
+        Args:
+            arguments: As in `call`. False if they are invalid, because the call fails.
+            id: As in `call`.
+        """
+        given = self._given(arguments, id)
+        if given.arguments is None:
+            return False
+        if self.asks:
+            return self._asked(given.arguments).outcome is Outcome.NEEDS_APPROVAL
+        return self._session.asks(self.tool.name, given.arguments, correlation=id)
 
     def _given(self, arguments: Mapping[str, JSON] | str, id: str) -> ToolCall:  # noqa: A002
         if not isinstance(arguments, str):

@@ -281,6 +281,8 @@ async def test_confirmation_asks_also_in_audit_mode(project):
     async with opened() as runtime:
         result = await runtime.call("pay")
         assert (result.outcome, result.error.code) == (ASKED, "requires_confirmation")
+        planned = await runtime.dry_run("pay")
+        assert (planned.outcome, planned.error.code) == (ASKED, "requires_confirmation")
         assert result.error.details["approval"]["at"] == "tools.yaml:2"
         assert runtime.violations.total == 1
 

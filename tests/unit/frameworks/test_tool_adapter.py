@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio._backends._asyncio  # noqa: F401 -- pytest cannot rewrite it where it is imported first, deep in a call
 import pytest
 
+import holding
 from in_memory import MOCKS, mocked, runtime_of
 from toolcrib import (
     ConfigurationError,
@@ -248,6 +249,65 @@ def test_nobody_is_asked_about_invalid_arguments():
     assert call(one, {"amount": "much"}).outcome is Outcome.INVALID_ARGUMENTS
     assert (one.needs_approval({"amount": "much"}), one.needs_approval({"amount": 3})) == (False, True)
     assert adapter(opened(SHOP), "pay").needs_approval({}) is False
+
+
+ASKED = """
+access:
+  rules:
+  - ask: {tool: pay, args: {amount: {$gt: 100}}}
+  - deny: {tool: pay, args: {amount: {$gt: 900}}}
+"""
+
+
+def asked(tmp_path, settings=ASKED, **options):
+    OPEN.append(holding.opened(tmp_path, settings, **options))
+    return OPEN[-1]
+
+
+def test_access_tells_before_a_call_whether_it_would_wait_for_a_person(tmp_path):
+    runtime = asked(tmp_path)
+    one = adapter(runtime, "pay")
+    assert one.may_need_approval
+    assert not adapter(opened(SHOP), "pay").may_need_approval
+    amounts = (100, 101, 901, "much")  # of which the last two calls fail anyway
+    assert [one.needs_approval({"amount": each}) for each in amounts] == [False, True, False, False]
+    assert (one.needs_approval('{"amount": 101}'), one.needs_approval("nonsense")) == (True, False)
+    assert runtime.approvals.pending() == ()
+    assert call(one, {"amount": 101}).outcome is Outcome.NEEDS_APPROVAL
+    assert call(one, {"amount": 101}, answer=Answer.approve()).value["paid"] == 101
+
+
+def test_a_call_that_is_approved_already_does_not_wait(tmp_path):
+    runtime = asked(tmp_path)
+    one = adapter(runtime, "pay")
+    call(one, {"amount": 101}, id="c1")
+    (pending,) = runtime.approvals.pending()
+    runtime.approvals.answer(pending.id, Answer.approve())
+    # Asking does not use the approval up, which is for the call of the same origin.
+    assert [one.needs_approval({"amount": 101}, each) for each in ("c1", "c1", "c2")] == [False, False, True]
+    assert call(one, {"amount": 101}, id="c1").value["paid"] == 101
+    assert one.needs_approval({"amount": 101}, "c1")
+
+
+@pytest.mark.parametrize(
+    ("settings", "waits"),
+    [
+        (ASKED.replace("rules:", "audit: true\n  rules:"), False),
+        ("access: {default: ask}", True),
+    ],
+    ids=["audit", "default"],
+)
+def test_a_call_waits_if_the_settings_of_access_ask(tmp_path, settings, waits):
+    assert adapter(asked(tmp_path, settings), "pay").needs_approval({"amount": 101}) is waits
+
+
+def test_a_call_does_not_wait_if_the_runtime_asks_in_place(tmp_path):
+    async def approve(pending):
+        return Answer.approve()
+
+    one = adapter(asked(tmp_path, approver=approve), "pay")
+    assert one.needs_approval({"amount": 101}) is False
+    assert call(one, {"amount": 101}).value["paid"] == 101
 
 
 def test_edited_arguments_are_validated():

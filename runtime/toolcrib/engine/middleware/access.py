@@ -23,7 +23,7 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
     gate, record, approve = context.access, context.record, context.approve
     if gate is None:
         return None
-    decide, audit, confirmation = gate.decide, gate.audit, gate.confirmation
+    decide = gate.decide
 
     async def refused(call: Call, decision: AccessDecision) -> Answer:
         if decision.effect == "deny":
@@ -39,17 +39,24 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
         decision = decide(call)
         if decision.effect == "allow":
             return proceed(call)
-        if audit and decision is not confirmation:
+        blocking = blocking_decision(decision, gate)
+        if blocking is not decision:
             record(violation_of(call, decision, audit=True))
-            if confirmation is None:
+            if blocking is None:
                 return proceed(call)
-            decision = confirmation
-        if decision.effect == "ask" and approve is not None and continued is not None:
-            return approve(call, decision, continued)
-        return refused(call, decision)
+        if blocking.effect == "ask" and approve is not None and continued is not None:
+            return approve(call, blocking, continued)
+        return refused(call, blocking)
 
     waits = gate.asks and approve is not None and may_wait(approve)
     return access if waits else never_waits(access)
+
+
+def blocking_decision(decision: AccessDecision, gate: ToolGate) -> AccessDecision | None:
+    """What keeps a call from running; None if it runs. In audit mode, only `requires_confirmation` does."""
+    if decision.effect == "allow":
+        return None
+    return gate.confirmation if gate.audit else decision
 
 
 def _recorded(gate: ToolGate, record: Callable[[AccessViolation], None], call_next: Link) -> Link:
@@ -111,7 +118,8 @@ def needs_approval(call: Call, decision: AccessDecision) -> Result:
 
 
 def explain(call: Call, decision: AccessDecision, gate: ToolGate) -> Result | None:
-    """Build the result that a call would have if access did not let it run; None in audit mode."""
-    if gate.audit and decision is not gate.confirmation:
+    """Build the result that a call would have if access did not let it run; None if it runs."""
+    blocking = blocking_decision(decision, gate)
+    if blocking is None:
         return None
-    return denied(call, decision) if decision.effect == "deny" else needs_approval(call, decision)
+    return denied(call, blocking) if blocking.effect == "deny" else needs_approval(call, blocking)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections.abc
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from enum import Flag
 from functools import cache, lru_cache, partial, reduce
 from operator import or_
@@ -30,8 +30,8 @@ from typing import (
 )
 
 from toolcrib.core.errors import ConfigurationError, error_for
-from toolcrib.core.model import JSON, Outcome, Result
-from toolcrib.core.subschemas import Path
+from toolcrib.core.model import JSON, Outcome, Result, Schema
+from toolcrib.core.subschemas import Path, children
 from toolcrib.core.text import compact
 from toolcrib.schema.dereference import dereference
 from toolcrib.schema.validation import Violation, ViolationReport
@@ -124,7 +124,7 @@ class JsonType(JsonReader):
         output_schema: JSON Schema of the values that `write` returns, without references.
     """
 
-    __slots__ = ("input_schema", "output_schema")
+    __slots__ = ("_nullable", "input_schema", "output_schema")
 
     def __init__(self, declared: Any, *, subject: str, place: str) -> None:
         """Generate the schemas of a type.
@@ -143,6 +143,7 @@ class JsonType(JsonReader):
             _refuse(subject, place, str(error))
         self.input_schema = self._schema("validation", subject, place)
         self.output_schema = self._schema("serialization", subject, place)
+        self._nullable = _may_be_null(self.output_schema)
 
     @property
     def core_schema(self) -> CoreSchema | None:
@@ -169,9 +170,57 @@ class JsonType(JsonReader):
         try:
             # The output schema judges the result afterwards, with better messages than pydantic's warnings. `False`
             # means the same as "none", which pydantic takes 1.4 us to read.
-            return self._adapter.serializer.to_python(value, mode="json", by_alias=True, warnings=False)
+            serialize = self._adapter.serializer.to_python
+            written = serialize(value, mode="json", by_alias=True, warnings=False)
+            if self._nullable and value is not None and _has_null(written):
+                plain = serialize(value, mode="python", by_alias=True, warnings=False)
+                written = _with_infinite_numbers(written, plain)
+            return written
         except (ValueError, RecursionError) as error:  # pydantic's own error is a ValueError
             raise UnwritableValue(str(error)) from None
+
+
+def _may_be_null(schema: Schema) -> bool:
+    """Whether a schema accepts null at any place. For schemas that are rare in types, the answer may be a wrong yes."""
+    if isinstance(schema, bool):
+        return schema
+    kinds = schema.get("type", ())
+    restricted = ("type", "enum", "const", "anyOf", "oneOf", "allOf")
+    return (
+        "null" in ((kinds,) if isinstance(kinds, str) else kinds)  # type: ignore[operator]
+        or None in schema.get("enum", ())  # type: ignore[operator]
+        or not any(key in schema for key in restricted)
+        or any(_may_be_null(each) for _path, each in children(schema))
+    )
+
+
+def _has_null(value: Any) -> bool:
+    kind = type(value)
+    if kind is dict:
+        return any(map(_has_null, value.values()))
+    return any(map(_has_null, value)) if kind is list else value is None
+
+
+def _with_infinite_numbers(written: Any, plain: Any) -> Any:
+    """Put NaN and the infinities back, so that the result is refused with their place.
+
+    pydantic writes them as null where the type does not say that there is a number.
+
+    Args:
+        written: The JSON that pydantic wrote.
+        plain: The same value in Python.
+    """
+    if written is None:
+        return plain if isinstance(plain, float) else None
+    # A serializer of the user's may write something else than the members of a value.
+    if isinstance(written, dict | list) and isinstance(plain, Collection) and len(written) == len(plain):
+        if isinstance(written, list):
+            return [*map(_with_infinite_numbers, written, plain)]
+        if isinstance(plain, Mapping):
+            return dict(
+                zip(written, map(_with_infinite_numbers, written.values(), plain.values()), strict=True)
+            )
+    return written
 
 
 def joint_reader(

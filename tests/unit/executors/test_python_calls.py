@@ -547,6 +547,15 @@ def test_an_instance_that_calls_exit_does_not_end_the_program():
     assert call(Leaver("execute")).error.code == "SystemExit"
 
 
+def test_a_number_that_json_cannot_express_is_refused_with_its_place():
+    def measure() -> Any:
+        return {"values": [1, float("nan")]}
+
+    result = call(measure)
+    assert result.outcome is Outcome.INVALID_RESULT
+    assert result.message.endswith("/values/1: expected a finite number, got NaN")
+
+
 def test_an_interrupt_that_a_function_raises_in_its_thread_does_not_end_the_program():
     def interrupt() -> int:
         raise KeyboardInterrupt

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, StringConstraints
 from typing_extensions import TypedDict
 
 from toolcrib.core.errors import ConfigurationError
@@ -214,6 +214,46 @@ def test_every_wrong_place_is_told():
 def test_a_value_that_json_cannot_express_is_an_error(value):
     with pytest.raises(UnwritableValue):
         typed(bytes if isinstance(value, bytes) else Any).write(value)
+
+
+class Reading(BaseModel):
+    value: Any
+    unit: str | None = None
+
+
+@dataclass
+class Sample:
+    value: Any
+    readings: list[Reading] = field(default_factory=list)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")], ids=str)
+@pytest.mark.parametrize(
+    ("declared", "make"),
+    [
+        (Any, lambda number: number),
+        (int | None, lambda number: number),  # of another type than declared
+        (dict[str, Any], lambda number: {"a": [None, (1, number)], "b": None}),
+        (Reading, lambda number: Reading(value={1.5: number})),
+        (Sample, lambda number: Sample({2}, [Reading(value=None), Reading(value=[number])])),
+        (object, lambda number: [Sample(frozenset({number}))]),
+    ],
+    ids=["any", "other type", "dict", "model", "dataclass", "undeclared"],
+)
+def test_a_number_that_json_cannot_express_is_not_written_as_null(declared, make, number):
+    assert repr(number) in repr(typed(declared).write(make(number)))
+    finite = typed(declared).write(make(1.0))
+    assert "nan" not in repr(finite)
+    assert "inf" not in repr(finite)
+
+
+def test_nulls_of_a_serializer_stay():
+    class Counted(BaseModel):
+        value: Annotated[Any, PlainSerializer(len)]
+        others: Annotated[Any, PlainSerializer(lambda values: [None, *values])]
+
+    written = typed(Counted).write(Counted(value=[1, 2], others=[float(1)]))
+    assert written == {"value": 2, "others": [None, 1.0]}
 
 
 def test_without_pydantic_the_error_names_the_extra():

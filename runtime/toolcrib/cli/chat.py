@@ -310,7 +310,9 @@ def _provider(runtime: Runtime, options: ChatOptions) -> Provider:
         if options.base_url
         else engine_of(runtime).world
     )
-    return open_provider(options.name, model=options.model, base_url=options.base_url, world=world)
+    # A provider of another distribution is imported, and may print.
+    with redirect_stdout(sys.stderr):
+        return open_provider(options.name, model=options.model, base_url=options.base_url, world=world)
 
 
 def _config(options: ChatOptions, prompt: Prompt | None, asking: ApprovalPrompt) -> Config:

@@ -175,9 +175,9 @@ class JsonType(JsonReader):
             if self._nullable and value is not None and _has_null(written):
                 plain = serialize(value, mode="python", by_alias=True, warnings=False)
                 written = _with_infinite_numbers(written, plain)
-            return written
         except (ValueError, RecursionError) as error:  # pydantic's own error is a ValueError
             raise UnwritableValue(str(error)) from None
+        return written
 
 
 def _may_be_null(schema: Schema) -> bool:

@@ -534,7 +534,11 @@ FINER_CODES = (
         "The tool needs a capability that neither `access.grants` nor the caller has.",
     ),
     ("host_not_allowed", "denied", "`access.hosts` does not list a host that the tool contacts."),
-    ("path_not_allowed", "denied", "An argument leads out of the folders of `access.paths`."),
+    (
+        "path_not_allowed",
+        "denied",
+        "An argument, or a file that the code of a tool opens, leads out of the folders of `access.paths`.",
+    ),
     ("command_not_allowed", "denied", "`access.commands` does not list a program that the tool starts."),
     (
         "environment_not_allowed",

@@ -8,6 +8,7 @@ import pytest
 
 from http_servers import answering, answering_json, serving
 from toolcrib import Outcome, Runtime
+from toolcrib.security.access import AccessViolation
 
 DENIED = Outcome.DENIED
 
@@ -165,11 +166,64 @@ async def test_a_file_is_checked_again_when_a_tool_opens_it(folder, tmp_path, mo
     (tmp_path / "secret.txt").write_text("canary-secret")
     (tmp_path / "swapped").symlink_to(tmp_path / "secret.txt")
     tools = (
-        "name: tool\ninput_schema: {type: object, properties: {source: {type: string, x-path: read}}}\n"
+        "name: tool\ninput_schema: {type: object, properties: {source: {type: string, x-path: read}}, required: [source]}\n"
         "python: {call: 'access_reader:read'}\n"
     )
     project = "access: {paths: {read: [data]}}\n"
     async with folder(project, tools, **{"access_reader.py": READER}) as runtime:
         result = await runtime.call("tool", {"source": "data/a.txt"})
-        assert result.outcome is not Outcome.OK
+        assert (result.outcome, result.error.code) == (DENIED, "path_not_allowed")
         assert "canary-secret" not in str(result.as_json())
+
+
+OPENER = """
+import os
+from toolcrib import CallContext
+
+
+def opened(name: str, handled: bool, context: CallContext) -> str:
+    try:
+        with os.fdopen(context.session.paths.open(name, "read")) as file:
+            return file.read()
+    except PermissionError:
+        if handled:
+            return "nothing"
+        raise
+
+
+async def opened_async(name: str, handled: bool, context: CallContext) -> str:
+    return opened(name, handled, context)
+"""
+
+
+@pytest.mark.parametrize("function", ["opened", "opened_async"])
+@pytest.mark.parametrize("audit", [False, True])
+async def test_a_file_that_the_code_of_a_tool_opens_is_decided_and_recorded(
+    folder, tmp_path, monkeypatch, function, audit
+):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("inside")
+    (tmp_path / "b.txt").write_text("outside")
+    # The name of the file is no argument with `x-path`, so only the code knows that it is a file.
+    module = f"access_opener_{function}_{audit}"
+    tools = f"name: tool\npython: {{call: '{module}:{function}'}}\n"
+    project = f"access: {{audit: {str(audit).lower()}, paths: {{read: [data]}}}}\n"
+    seen = []
+    async with folder(project, tools, **{f"{module}.py": OPENER}) as runtime:
+        runtime.observe(seen.append)
+        assert (await runtime.call("tool", {"name": "data/a.txt", "handled": False})).value == "inside"
+        assert runtime.violations.total == 0
+        refused = await runtime.call("tool", {"name": "b.txt", "handled": False})
+        handled = await runtime.call("tool", {"name": "b.txt", "handled": True})
+        if audit:
+            assert (refused.value, handled.value) == ("outside", "outside")
+        else:
+            assert (refused.outcome, refused.error.code) == (DENIED, "path_not_allowed")
+            assert "`b.txt` may not be opened to read: it is in none of the folders" in refused.message
+            assert handled.value == "nothing"
+        first, second = runtime.violations
+        assert (first.decision.rule, first.decision.place) == ("`paths.read`", "toolcrib.yaml:3")
+        assert (first.decision.code, first.audit) == ("path_not_allowed", audit)
+        assert first.arguments_sha256 != second.arguments_sha256
+        assert [each for each in seen if isinstance(each, AccessViolation)] == [first, second]

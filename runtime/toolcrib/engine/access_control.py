@@ -15,8 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from toolcrib.core.model import JSON, NOTHING, Call, Descriptor
 from toolcrib.core.server_config import LockVerdict
 from toolcrib.registry.catalog import DENIED, Card, HiddenReason, Look, accepts, card_of, fits_conditions
-from toolcrib.security.access import EFFECTS, AccessDecision, AccessRule, AccessSettings
-from toolcrib.security.path_access import PathAccess, PathArgument, path_arguments
+from toolcrib.security.access import (
+    EFFECTS,
+    HOST_NOT_ALLOWED,
+    PATH_NOT_ALLOWED,
+    AccessDecision,
+    AccessRule,
+    AccessSettings,
+    Severity,
+)
+from toolcrib.security.path_access import PathAccess, PathArgument, PathRefused, path_arguments
 
 if TYPE_CHECKING:
     from toolcrib.core.model import CallContext
@@ -52,9 +60,6 @@ class Principal(NamedTuple):
     grants: frozenset[str] = frozenset()
 
 
-HOST_NOT_ALLOWED: Final = "host_not_allowed"
-"""Code of a call whose host no list allows, also if the egress guard finds it."""
-
 ANYONE: Final = Principal()
 """A caller who gave no name."""
 
@@ -76,12 +81,12 @@ class ToolGate:
         capabilities: What the tool needs to be granted.
         paths: Decides by the paths in the arguments, if the tool has any.
         confirmation: The decision of `requires_confirmation`, if the tool has it. It also applies in audit mode.
-
-        contacts: Whether connections of the tool are checked when they are opened, so that a call may still be refused.
+        reaches: Whether connections and files are checked when the tool opens them, so that a call may still be
+            refused.
 
     Attributes:
         confirmation: As the parameter.
-        contacts: As the parameter.
+        reaches: As the parameter.
     """
 
     __slots__ = (
@@ -92,7 +97,7 @@ class ToolGate:
         "_rules",
         "_settings",
         "confirmation",
-        "contacts",
+        "reaches",
     )
 
     def __init__(
@@ -104,10 +109,10 @@ class ToolGate:
         *,
         paths: Test | None,
         confirmation: AccessDecision | None,
-        contacts: bool,
+        reaches: bool,
     ) -> None:
         self.confirmation = confirmation
-        self.contacts = contacts
+        self.reaches = reaches
         self._settings = settings
         self._rules = rules
         self._fixed = fixed
@@ -151,7 +156,7 @@ class ToolGate:
             if matches is not None and _concerns(rule.conditions, principal)
         ]
         if self._paths is not None:
-            matching.append(AccessDecision("deny", "path_not_allowed", "`paths`"))
+            matching.append(AccessDecision("deny", PATH_NOT_ALLOWED, "`paths`"))
         return Standing(fixed, tuple(matching) if tests else (), self.audit)
 
     def _plan(self, key: tuple[str, str, frozenset[str]]) -> _Plan:
@@ -183,8 +188,11 @@ class ToolGate:
 
     def refused_host(self, message: str) -> AccessDecision:
         """The decision about a call that was refused when it opened a connection."""
-        place = self._settings.places.get("hosts", "")
-        return AccessDecision("deny", HOST_NOT_ALLOWED, "`hosts`", place, message, "high")
+        return self._refused(HOST_NOT_ALLOWED, "hosts", message, "high")
+
+    def refused_path(self, error: PathRefused) -> AccessDecision:
+        """The decision about a call that was refused when it opened a file."""
+        return self._refused(PATH_NOT_ALLOWED, f"paths.{error.purpose}", error.message, "high")
 
     def _ungranted(self, principal: Principal) -> Iterator[AccessDecision]:
         granted = self._settings.grants
@@ -197,8 +205,9 @@ class ToolGate:
             names = " and ".join(f"`{name}`" for name in lacking)
             yield self._refused("missing_grant", "grants", f"it needs {names}, which no grant covers")
 
-    def _refused(self, cause: str, key: str, reason: str) -> AccessDecision:
-        return AccessDecision("deny", cause, f"`{key}`", self._settings.places.get(key, ""), reason)
+    def _refused(self, cause: str, key: str, reason: str, severity: Severity = "medium") -> AccessDecision:
+        place = self._settings.places.get(key, "")
+        return AccessDecision("deny", cause, f"`{key}`", place, reason, severity)
 
 
 def _concerns(conditions: Mapping[str, Any], principal: Principal) -> bool:
@@ -331,8 +340,13 @@ class AccessControl:
 
     @property
     def paths(self) -> PathAccess:
-        """The folders in which calls may open files; all of them in audit mode."""
-        return PathAccess(self.settings.root) if self.settings.audit else self._paths
+        """The folders in which calls may open files; in audit mode, other files are only recorded."""
+        settings = self.settings
+        return (
+            PathAccess(settings.root, settings.read, settings.write, audit=True)
+            if settings.audit
+            else self._paths
+        )
 
     @property
     def hosts(self) -> tuple[str, ...] | None:
@@ -354,16 +368,18 @@ class AccessControl:
     def _gate(self, card: Card, tool: Callable[[], Descriptor], *, confirms: bool) -> ToolGate | None:
         settings = self.settings
         rules = [rule for rule in self._rules_of(card.name) if fits_conditions(card, rule.conditions)]
-        needs = any(getattr(settings, key) is not None for key in ("hosts", "commands", "environment"))
+        limited = settings.read is not None or settings.write is not None
+        lists = (settings.hosts, settings.commands, settings.environment)
+        needs = limited or any(each is not None for each in lists)
         found = [*self._requirements(tool())] if needs else []
         fixed = [refusal for each in found for refusal in self.refusals(each)]
-        contacts = settings.hosts is not None and not settings.audit and any(each.hosts for each in found)
+        guarded = settings.hosts is not None and not settings.audit
+        reaches = any((limited and each.files) or (guarded and each.hosts) for each in found)
         confirmation = _confirmation(tool()) if confirms else None
         capabilities = card.capabilities if settings.grants is not None else ()
-        limited = settings.read is not None or settings.write is not None
         marked = path_arguments(tool().input_schema) if limited else ()
         paths = self._path_test(marked) if marked else None
-        decides = rules or fixed or capabilities or paths or confirmation or contacts
+        decides = rules or fixed or capabilities or paths or confirmation or reaches
         if not decides and settings.default == "allow":
             return None
         compiled = [(rule, self._matches(rule)) for rule in rules]
@@ -374,7 +390,7 @@ class AccessControl:
             capabilities,
             paths=paths,
             confirmation=confirmation,
-            contacts=contacts,
+            reaches=reaches,
         )
 
     def _rules_of(self, name: str) -> Iterator[AccessRule]:
@@ -426,7 +442,7 @@ class AccessControl:
                     why = self._paths.why_refused(path, argument.purpose)
                     if why:
                         key = f"paths.{argument.purpose}"
-                        return self._refused("path_not_allowed", key, f"`{argument.name}` is refused: {why}")
+                        return self._refused(PATH_NOT_ALLOWED, key, f"`{argument.name}` is refused: {why}")
             return None
 
         return test

@@ -17,6 +17,12 @@ EFFECTS: Final[tuple[Effect, ...]] = ("deny", "ask", "allow")
 
 Severity = Literal["low", "medium", "high", "critical"]
 
+HOST_NOT_ALLOWED: Final = "host_not_allowed"
+"""Code of a call whose host no list allows, also if the egress guard finds it."""
+
+PATH_NOT_ALLOWED: Final = "path_not_allowed"
+"""Code of a call whose path no list allows, also if its code opens the file."""
+
 
 class AccessRule(NamedTuple):
     """A rule about calls.

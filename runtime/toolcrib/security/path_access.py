@@ -6,6 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Final, Literal, NamedTuple
 
 from toolcrib.core.model import JSON, Schema
@@ -20,14 +21,20 @@ class PathRefused(PermissionError):
 
     Attributes:
         message: The path and the reason.
+        purpose: What the file was opened for.
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, purpose: Purpose) -> None:
         super().__init__(errno.EACCES, message)
         self.message = message
+        self.purpose = purpose
 
     def __str__(self) -> str:
         return self.message
+
+
+refused_paths: Final[ContextVar[list[PathRefused] | None]] = ContextVar("refused_paths", default=None)
+"""Collects the files that the current call was refused, or would have been in audit mode."""
 
 
 class PathAccess:
@@ -37,12 +44,19 @@ class PathAccess:
         root: Folder against which relative paths resolve; empty for the working directory.
         read: Folders in which files may be read; None for all.
         write: Folders in which files may be written; None for all.
+        audit: Whether `open` only records what it would refuse, in `refused_paths`.
     """
 
     def __init__(
-        self, root: str = "", read: Iterable[str] | None = None, write: Iterable[str] | None = None
+        self,
+        root: str = "",
+        read: Iterable[str] | None = None,
+        write: Iterable[str] | None = None,
+        *,
+        audit: bool = False,
     ) -> None:
         self._root = root
+        self._audit = audit
         self._folders: dict[Purpose, tuple[str, ...] | None] = {
             "read": None if read is None else tuple(read),
             "write": None if write is None else tuple(write),
@@ -82,22 +96,35 @@ class PathAccess:
             PathRefused: The path leads outside of the allowed folders, or was changed meanwhile to do so.
             OSError: The file cannot be opened.
         """
-        why = self.why_refused(path, purpose)
-        if why:
-            raise PathRefused(f"`{path}` may not be opened to {purpose}: {why}")
         if flags is None:
             flags = os.O_RDONLY if purpose == "read" else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        try:
+            return self._open(path, purpose, flags, mode)
+        except PathRefused as error:
+            # Recorded here and not where the error arrives: the tool may handle it.
+            refused = refused_paths.get()
+            if refused is not None:
+                refused.append(error)
+            if not self._audit:
+                raise
+        return os.open(self.resolve(path), flags | _CLOEXEC, mode)
+
+    def _open(self, path: str, purpose: Purpose, flags: int, mode: int) -> int:
+        why = self.why_refused(path, purpose)
+        if why:
+            raise PathRefused(f"`{path}` may not be opened to {purpose}: {why}", purpose)
         real = self.resolve(path)
         folder = self._folder_of(real, purpose)
         if self._folders[purpose] is None:
             return os.open(real, flags | _CLOEXEC, mode)
         if folder is None:
-            raise PathRefused(f"`{path}` may not be opened to {purpose}: it was changed during the check")
+            raise PathRefused(
+                f"`{path}` may not be opened to {purpose}: it was changed during the check", purpose
+            )
         if os.open not in os.supports_dir_fd:
             return self._opened_then_checked(real, purpose, flags, mode)
-        return _open_beneath(
-            path, os.path.realpath(folder), os.path.relpath(real, os.path.realpath(folder)), flags, mode
-        )
+        top = os.path.realpath(folder)
+        return _open_beneath(path, purpose, top, os.path.relpath(real, top), flags=flags, mode=mode)
 
     def _folder_of(self, real: str, purpose: Purpose) -> str | None:
         """The allowed folder that contains a resolved path, if any."""
@@ -115,7 +142,9 @@ class PathAccess:
         now = os.path.realpath(real)
         if not os.path.samestat(os.fstat(opened), os.stat(now)) or self._folder_of(now, purpose) is None:
             os.close(opened)
-            raise PathRefused(f"`{real}` may not be opened to {purpose}: it was changed during the check")
+            raise PathRefused(
+                f"`{real}` may not be opened to {purpose}: it was changed during the check", purpose
+            )
         if flags & os.O_TRUNC:
             os.ftruncate(opened, 0)
         return opened
@@ -125,7 +154,7 @@ _CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
 _FOLDER: Final = os.O_RDONLY | _CLOEXEC | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
-def _open_beneath(path: str, folder: str, relative: str, flags: int, mode: int) -> int:
+def _open_beneath(path: str, purpose: Purpose, folder: str, relative: str, *, flags: int, mode: int) -> int:
     """Open a file below a folder, step by step, without following any link."""
     # The resolved path contains no link. One that is there now was put there after the check.
     *steps, name = relative.split(os.sep)
@@ -139,7 +168,7 @@ def _open_beneath(path: str, folder: str, relative: str, flags: int, mode: int) 
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}:
             raise PathRefused(
-                f"`{path}` may not be opened: a part of it became a link during the check"
+                f"`{path}` may not be opened: a part of it became a link during the check", purpose
             ) from None
         raise
     finally:
@@ -147,7 +176,7 @@ def _open_beneath(path: str, folder: str, relative: str, flags: int, mode: int) 
     # Without O_NONBLOCK, a pipe in place of the file would block; regular files ignore the flag.
     if not (stat.S_ISREG(os.fstat(opened).st_mode) or stat.S_ISDIR(os.fstat(opened).st_mode)):
         os.close(opened)
-        raise PathRefused(f"`{path}` may not be opened: it is neither a file nor a folder")
+        raise PathRefused(f"`{path}` may not be opened: it is neither a file nor a folder", purpose)
     return opened
 
 

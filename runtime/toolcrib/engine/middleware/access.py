@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from toolcrib.core.model import Call, Outcome, Result
 from toolcrib.core.text import canonical
-from toolcrib.engine.access_control import HOST_NOT_ALLOWED
 from toolcrib.engine.middleware.call_failures import without_attempts
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, may_wait, never_waits, results_of
-from toolcrib.security.access import AccessDecision, AccessViolation
+from toolcrib.security.access import HOST_NOT_ALLOWED, AccessDecision, AccessViolation
+from toolcrib.security.path_access import PathRefused, refused_paths
 from toolcrib.security.redaction import redact
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
             return denied(call, decision)
         return needs_approval(call, decision)
 
-    proceed = _recorded(gate, record, call_next) if gate.contacts else call_next
+    proceed = _recorded(gate, record, call_next) if gate.reaches else call_next
     # The person's answer is awaited, and so is the rest of the chain then.
     continued = None if approve is None else results_of(proceed)
 
@@ -60,11 +60,20 @@ def blocking_decision(decision: AccessDecision, gate: ToolGate) -> AccessDecisio
 
 
 def _recorded(gate: ToolGate, record: Callable[[AccessViolation], None], call_next: Link) -> Link:
-    """Record calls that are refused when they open a connection: a redirect may lead to a host that is not listed."""
+    """Record calls that are refused when they open a connection or a file, whose arguments do not tell which one."""
     rest = results_of(call_next)
 
     async def recorded(call: Call) -> Answer:
-        result = await rest(call)
+        paths: list[PathRefused] = []
+        # Not the token of `set`, which only its own context can reset: a call may continue in another task.
+        outer = refused_paths.get()
+        refused_paths.set(paths)
+        try:
+            result = await rest(call)
+        finally:
+            refused_paths.set(outer)
+            for error in paths:
+                record(violation_of(call, gate.refused_path(error), audit=gate.audit))
         if result.error is not None and result.error.code == HOST_NOT_ALLOWED:
             record(violation_of(call, gate.refused_host(result.error.message)))
         return result

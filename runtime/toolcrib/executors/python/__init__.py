@@ -31,7 +31,7 @@ from toolcrib.executors.python.declarations import (
 )
 from toolcrib.executors.python.factories import created_tool, is_factory
 from toolcrib.executors.python.instances import ResourceTable
-from toolcrib.security.requirements import NO_REQUIREMENTS, Requirements
+from toolcrib.security.requirements import Requirements
 from toolcrib.security.trust import Workspace
 from toolcrib.security.trust_needs import Need, need_of_import
 from toolcrib.servers.environment import NetworkEnvironment
@@ -127,7 +127,8 @@ class PythonExecutor:
         paths = block.get("paths", {})
         capabilities = ["network"] if block.get("network") else []
         capabilities += [f"file_{purpose}" for purpose in ("read", "write") if paths.get(purpose)]
-        return Requirements(tuple(capabilities)) if capabilities else NO_REQUIREMENTS
+        # A worker process has no `session.paths`: its sandbox restricts the files.
+        return Requirements(tuple(capabilities), files=block.get("worker") != "process")
 
     def completes(self, descriptor: Descriptor) -> bool:
         """Whether the function provides the schemas of a tool, so that they are known once it is bound."""

@@ -12,7 +12,9 @@ from toolcrib.core.errors import ConfigurationError, ExpressionError
 from toolcrib.core.model import Outcome, Result
 from toolcrib.core.protocols import Clock
 from toolcrib.executors.python.instances import ResourceTable
+from toolcrib.security.access import PATH_NOT_ALLOWED
 from toolcrib.security.egress import EgressRefused, UnreachableHost
+from toolcrib.security.path_access import PathRefused
 from toolcrib.security.secrets import MissingSecret, SecretResolver, split_variables
 
 if TYPE_CHECKING:
@@ -118,6 +120,8 @@ def failure_of(error: BaseException) -> Result | None:
     """The result of a call that a service refused; None for any other exception."""
     if isinstance(error, EgressRefused):
         return Result.failed(Outcome.DENIED, f"{error.message}; {error.hint}", code=error.code)
+    if isinstance(error, PathRefused):
+        return Result.failed(Outcome.DENIED, error.message, code=PATH_NOT_ALLOWED)
     if isinstance(error, MissingSecret):
         return Result.failed(Outcome.UNAVAILABLE, f"{error.message}; {error.hint}", code=error.code)
     if isinstance(error, UnreachableHost):

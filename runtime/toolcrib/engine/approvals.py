@@ -129,7 +129,7 @@ class ApprovalHost(Protocol):
         ...
 
     def decide(self, call: Call) -> AccessDecision | None:
-        """What access decides for a call; None if it decides nothing for its tool."""
+        """What access decides about a call; None if it decides nothing about the tool, or only records."""
         ...
 
     def tell_observers(self, event: Any) -> None:
@@ -605,7 +605,7 @@ class Approvals:
         decision = self._host.decide(Call(session.registry[approval.tool], checked, context))
         if decision is not None and decision.effect == "deny":
             raise InvalidEdit(
-                f"the edited arguments are denied by `{decision.rule}` ({decision.place})",
+                f"the edited arguments are {decision}",
                 hint="the approval stays pending; answer it again",
                 details={"decision": decision.as_json()},
             )
@@ -753,7 +753,8 @@ def _question(tool: str, decision: AccessDecision, shown: dict[str, JSON]) -> st
     reason = decision.reason
     if reason and decision.code == "requires_confirmation":
         reason = _rendered(reason, shown)
-    by = "" if decision.code == "requires_confirmation" else f" (`{decision.rule}`)" if decision.rule else ""
+    rule = decision.rule.strip("`")
+    by = f" (`{rule}`)" if rule and decision.code != "requires_confirmation" else ""
     return f"`{tool}` requires approval{by}{f': {reason}' if reason else ''}"
 
 

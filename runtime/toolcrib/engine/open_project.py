@@ -601,6 +601,14 @@ def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
     for index, glob in enumerate(project.disable):
         problems += idle_globs(cards, settled([glob]), of="`disable`", place=place(f"/disable/{index}"))
     problems += _check_access_rules(project, stock, settled)
+    for base, budgets in (
+        ("", project.budgets),
+        *((f"/profiles/{pointer_step(name)}", each.budgets) for name, each in project.profiles.items()),
+    ):
+        for name, budget in budgets.items():
+            for index, glob in enumerate(budget["tools"] if isinstance(budget, dict) else ()):
+                at = place(f"{base}/budgets/{pointer_step(name)}/tools/{index}")
+                problems += idle_globs(cards, settled([glob]), of=f"the budget `{name}`", place=at)
     toolsets = {toolset.name for toolset in stock.toolsets}
     known = known_modes(stock.registry, kinds)
     for name, profile in project.profiles.items():

@@ -1318,9 +1318,9 @@ class Engine:
         return await self.approvals.approve(call, decision, call_next)
 
     def decide(self, call: Call) -> AccessDecision | None:
-        """What access decides about a call; None if it decides nothing about the tool."""
+        """What access decides about a call; None if it decides nothing about the tool, or only records (audit)."""
         gate = self._gate(call.tool)
-        return None if gate is None else gate.decide(call)
+        return None if gate is None or gate.audit else gate.decide(call)
 
     def _budgets_of(self, tool: Descriptor) -> Sequence[Budget]:
         """The budgets that count a tool."""

@@ -16,7 +16,7 @@ from toolcrib.expressions.matchers import compile_matcher, find_impossible, is_n
 from toolcrib.loading.descriptors import check_tool_glob
 from toolcrib.loading.documents.positions import excerpt
 from toolcrib.loading.tool_requirements import CAPABILITIES, check_capability
-from toolcrib.registry.catalog import ANNOTATIONS, Card, fits_conditions
+from toolcrib.registry.catalog import ANNOTATIONS, Card, fits_conditions, idle_globs
 from toolcrib.registry.registry import Registry
 from toolcrib.security.access import EFFECTS, NO_ACCESS, AccessRule, AccessSettings, Effect
 from toolcrib.security.hosts import read_host_pattern
@@ -182,6 +182,13 @@ def check_rules(
             message = f"the rule `{rule_text(rule)}` matches no tool"
             yield _warning("idle_rule", message, _near(rule, cards), rule)
             continue
+        place = rule.place.partition(" (profile ")[0]
+        yield from idle_globs(
+            registry.cards,
+            filter(settled, (glob.removeprefix("!") for glob in globs)),
+            of=f"the rule `{rule_text(rule)}`",
+            place=place,
+        )
         impossible = (
             [_impossible(rule, registry[name]) for name in concerned] if "args" in rule.conditions else []
         )

@@ -94,6 +94,57 @@ def test_edited_arguments_are_validated_and_the_approval_stays_pending(tmp_path)
     assert run(runtime.resume(id_)).value == {"paid": 8, "to": "shop", "known": False}
 
 
+LIMITED = f"""{HELD}
+access:
+  audit: false
+  rules:
+    - deny: {{tool: pay, args: {{to: bank, amount: {{$gt: 100}}}}}}
+      reason: Too much for the bank.
+"""
+
+
+def test_edited_arguments_that_a_rule_denies_are_refused_and_the_approval_stays_pending(tmp_path):
+    runtime = opened(tmp_path, LIMITED)
+    id_ = id_of(called(runtime))
+    message = r"the edited arguments are denied by the rule `deny tool pay, args` \(.*toolcrib.yaml:6\): Too much for the bank\."
+    with pytest.raises(InvalidEdit, match=message) as wrong:
+        runtime.approvals.answer(id_, Answer.approve({"amount": 101, "to": "bank"}, scope="always"))
+    assert wrong.value.details["decision"]["code"] == "access_rule"
+    assert [each.id for each in runtime.approvals.pending()] == [id_]
+    assert (runtime.approvals.rules(), runtime.violations.total) == ((), 0)
+    runtime.approvals.answer(id_, Answer.approve({"amount": 100, "to": "bank"}))
+    assert run(runtime.resume(id_)).value["paid"] == 100
+
+
+def test_an_approver_in_place_cannot_edit_a_call_into_a_denied_one(tmp_path):
+    async def approver(_pending):
+        return Answer.approve({"amount": 101, "to": "bank"})
+
+    runtime = opened(tmp_path, LIMITED, approver=approver)
+    result = called(runtime)
+    assert result.outcome is Outcome.NEEDS_APPROVAL
+    assert "denied by the rule `deny tool pay, args`" in result.error.details["problem"]
+    assert len(runtime.approvals.pending()) == 1
+
+
+def test_a_rule_that_was_added_after_the_approval_denies_the_edited_call(tmp_path):
+    runtime = opened(tmp_path)
+    id_ = id_of(called(runtime))
+    runtime.approvals.answer(id_, Answer.approve({"amount": 101, "to": "bank"}))
+    strict = opened(tmp_path, LIMITED)
+    result = run(strict.resume(id_))
+    assert (result.outcome, result.error.code, strict.violations.total) == (Outcome.DENIED, "access_rule", 1)
+
+
+def test_in_audit_mode_an_edit_that_would_be_denied_is_recorded_and_made(tmp_path):
+    runtime = opened(tmp_path, LIMITED.replace("audit: false", "audit: true"))
+    id_ = id_of(called(runtime))
+    runtime.approvals.answer(id_, Answer.approve({"amount": 101, "to": "bank"}))
+    assert run(runtime.resume(id_)).value["paid"] == 101
+    (violation,) = runtime.violations
+    assert (violation.decision.code, violation.audit) == ("access_rule", True)
+
+
 def test_the_result_tells_the_arguments_of_the_approver(tmp_path):
     async def approver(_pending):
         return Answer.approve({"amount": 2, "password": "canary-4711"})

@@ -133,6 +133,31 @@ def test_a_rule_that_fits_no_tool_is_reported(problems, rule, message, hint):
     assert problems(f"access:\n  rules:\n    - {rule}\n") == [("idle_rule", 5, message, hint)]
 
 
+def test_a_glob_of_a_rule_or_a_budget_that_matches_no_tool_is_reported(problems):
+    text = (
+        "access:\n  rules:\n    - deny: {tool: [refund_order, 'get_ordr*']}\n    - ask: {tool: ['*_order', '!delte_*']}\n"
+        "budgets:\n  spending:\n    amount: 1\n    most: 2\n    tools: [refund_order, 'refnd_*']\n"
+        "profiles:\n  ci:\n    budgets:\n      calls:\n        amount: 1\n        most: 2\n        tools:\n          - pay_*\n"
+    )
+    near = "use a tool name, or a glob over tool names"
+    assert problems(text) == [
+        (
+            "idle_glob",
+            5,
+            "`get_ordr*` of the rule `deny tool refund_order or get_ordr*` matches no tool",
+            "did you mean `get_order` or `refund_order`?",
+        ),
+        ("idle_glob", 6, "`delte_*` of the rule `ask tool *_order or !delte_*` matches no tool", near),
+        (
+            "idle_glob",
+            11,
+            "`refnd_*` of the budget `spending` matches no tool",
+            "did you mean `refund_order`?",
+        ),
+        ("idle_glob", 19, "`pay_*` of the budget `calls` matches no tool", near),
+    ]
+
+
 @pytest.mark.parametrize(
     ("rules", "line", "message"),
     [

@@ -84,7 +84,8 @@ def command() -> None:
     "token_variables",
     multiple=True,
     metavar="NAME",
-    help="Clients must present the token in this environment variable. Can be repeated, for clients that do not share sessions.",
+    help="Clients must present the token in this environment variable. Can be repeated, for clients that do not share "
+    "sessions. The name of the variable is the user of their calls, for access rules, approvals and budgets.",
 )
 @click.option(
     "--token-file",
@@ -92,7 +93,7 @@ def command() -> None:
     multiple=True,
     metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Clients must present the token in this file. Can be repeated.",
+    help="Clients must present the token in this file. Can be repeated. FILE is the user of their calls.",
 )
 @click.option(
     "--sessions",
@@ -173,7 +174,8 @@ def serve_mcp(
         _refuse_options_of_http(context)
     options = Options(toolset, inline_refs, not no_watch, page_size, drain, sessions, session_age)
     tls = _certificate_files(tls_cert, tls_key)
-    address = ListenAddress(host, port, _tokens(token_variables, token_files), hosts, origins, tls=tls)
+    tokens = _tokens(token_variables, token_files)
+    address = ListenAddress(host, port, tuple(tokens.values()), tuple(tokens), hosts, origins, tls=tls)
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     if transport == "http":
         # An address that needs a token or a certificate is refused before anything is opened.
@@ -253,16 +255,25 @@ def _calls_logged() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _tokens(variables: Iterable[str], files: Iterable[Path]) -> tuple[str, ...]:
-    """Read the tokens, one of which clients must present.
+def _tokens(variables: Iterable[str], files: Iterable[Path]) -> dict[str, str]:
+    """Read the tokens, one of which clients must present: name of the variable or file -> token.
 
     Raises:
-        ConfigurationError: A variable or a file is empty or cannot be read.
+        ConfigurationError: A variable or a file is empty or cannot be read, or two of them have the same name.
     """
-    return (
-        *(_token(f"`{variable}`", partial(_variable, variable)) for variable in variables),
-        *(_token(f"`{file}`", partial(file.read_text, encoding="utf-8")) for file in files),
-    )
+    read: list[tuple[str, Callable[[], str]]] = [
+        *((variable, partial(_variable, variable)) for variable in variables),
+        *((str(file), partial(file.read_text, encoding="utf-8")) for file in files),
+    ]
+    tokens: dict[str, str] = {}
+    for name, text in read:
+        if name in tokens:
+            raise ConfigurationError(
+                f"two tokens have the name `{name}`, which is the user of their calls",
+                hint="name each variable and each file once",
+            )
+        tokens[name] = _token(f"`{name}`", text)
+    return tokens
 
 
 def _variable(name: str) -> str:

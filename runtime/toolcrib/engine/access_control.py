@@ -329,6 +329,7 @@ class AccessControl:
                 self._by_name.setdefault(name, []).append((number, rule))
             if names is None:
                 self._others.append((number, rule))
+        self._names_users = any("user" in rule.conditions for rule in settings.rules)
         self._matchers: dict[int, Matches] = {}
         self._looks: dict[Principal, Look] = {}
         self._gates: dict[str, tuple[Descriptor, ToolGate | None]] = {}
@@ -451,6 +452,9 @@ class AccessControl:
         """What a caller may see; None if that is everything."""
         if self.decides_nothing:
             return None
+        if not self._names_users:
+            # All users of a caller then see the same tools, so that their lists are made once.
+            principal = principal._replace(user="")
         if principal not in self._looks:
             if len(self._looks) >= _MOST_CALLERS:
                 self._looks.clear()

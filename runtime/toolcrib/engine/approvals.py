@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
+from weakref import WeakValueDictionary
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError, ExpressionError, did_you_mean
@@ -56,6 +57,9 @@ LIFETIME: Final = 86_400.0
 
 HISTORY: Final = 30 * 86_400.0
 """Time for which ended approvals stay in a folder, in seconds."""
+
+_MOST_ASKING: Final = 10_000
+"""Number of approvals whose open session is known; an equal call of any session may use older ones."""
 
 _BUDGET: Final = "budget_reached"
 
@@ -156,6 +160,7 @@ class Approvals:
         # Virtual times must not be stored among real ones, and approvals of a simulation end with it.
         self._simulated: ApprovalStore = store if isinstance(store, MemoryApprovals) else MemoryApprovals()
         self._clocks: dict[str, Clock] = {}
+        self._asking: WeakValueDictionary[str, CallSession] = WeakValueDictionary()
         self._pruned = False
 
     # For people and programs that answer.
@@ -389,6 +394,7 @@ class Approvals:
                 approval.state(now) == "approved"
                 and (approval.resolution is None or approval.resolution.known)
                 and approval.correlation == context.correlation
+                and self._is_free(approval, context.session)
                 and self._covers({*approval.grants, permission_of(approval.id)}, tool, decision)
             ):
                 yield approval
@@ -409,7 +415,8 @@ class Approvals:
                 # Not the whole decision: its reason may have numbers that change.
                 same = (known.code, known.decision["rule"]) == (decision.code, decision.rule)
                 same = same and known.correlation == context.correlation
-                if same and known.state(now) == "pending":
+                if same and known.state(now) == "pending" and self._is_free(known, context.session):
+                    self._ask_for(context.session, known)
                     return known
         if not self._pruned and isinstance(store, FolderApprovals):
             self._pruned = True
@@ -437,6 +444,7 @@ class Approvals:
         )
         if store is self._simulated and not isinstance(clock, RealClock):
             self._clocks[approval.id] = clock
+        self._ask_for(context.session, approval)
         if approval.kept == "process":
             _warn_without_key(approval)
         self._host.tell_observers(ApprovalRequested(as_pending(approval)))
@@ -505,6 +513,11 @@ class Approvals:
             self._remember(session, approval, approval.resolution.answer, arguments)
         return True
 
+    def release(self, session: CallSession) -> None:
+        """Let equal calls of the same caller and user use the approvals of a session that has ended."""
+        for id_ in [id_ for id_, asking in self._asking.items() if asking is session]:
+            del self._asking[id_]
+
     async def claim(self, ids: Sequence[str], /) -> bool:
         """Claim the pending calls of a conversation: the approvals are a `Claim`, for `Config.claim`."""
         return await self._store.claim(ids)
@@ -548,9 +561,21 @@ class Approvals:
     def _approved(self, call: Call, approval: Approval) -> Call:
         answer = approval.resolution.answer if approval.resolution is not None else Answer.approve()
         arguments = call.arguments if answer.arguments is None else answer.arguments
-        self._remember(call.context.session, approval, answer, arguments)
+        # "For the session" means the session that asked, and not the next one with an equal call.
+        if self._asking.get(approval.id) is call.context.session:
+            self._remember(call.context.session, approval, answer, arguments)
         grants = call.context.grants.union(approval.grants, _permissions_of(approval))
         return call.with_arguments(arguments)._replace(context=call.context._replace(grants=grants))
+
+    def _ask_for(self, session: CallSession, approval: Approval) -> None:
+        if len(self._asking) >= _MOST_ASKING:
+            self._asking.pop(next(iter(self._asking)), None)
+        self._asking[approval.id] = session
+
+    def _is_free(self, approval: Approval, session: CallSession) -> bool:
+        """Whether a call of a session may use an approval: not that of another session that is still open."""
+        asking = self._asking.get(approval.id)
+        return asking is None or asking is session
 
     def _remember(
         self, session: CallSession, approval: Approval, answer: Answer, arguments: dict[str, JSON]

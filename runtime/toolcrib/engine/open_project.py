@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
 from toolcrib.core.model import NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
@@ -598,17 +599,9 @@ def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
     if project is None:
         return problems
     place = project.origin.place
-    for index, glob in enumerate(project.disable):
-        problems += idle_globs(cards, settled([glob]), of="`disable`", place=place(f"/disable/{index}"))
+    for pointer, what, glob in _globs_of_project(project):
+        problems += idle_globs(cards, settled([glob]), of=what, place=place(pointer))
     problems += _check_access_rules(project, stock, settled)
-    for base, budgets in (
-        ("", project.budgets),
-        *((f"/profiles/{pointer_step(name)}", each.budgets) for name, each in project.profiles.items()),
-    ):
-        for name, budget in budgets.items():
-            for index, glob in enumerate(budget["tools"] if isinstance(budget, dict) else ()):
-                at = place(f"{base}/budgets/{pointer_step(name)}/tools/{index}")
-                problems += idle_globs(cards, settled([glob]), of=f"the budget `{name}`", place=at)
     toolsets = {toolset.name for toolset in stock.toolsets}
     known = known_modes(stock.registry, kinds)
     for name, profile in project.profiles.items():
@@ -624,11 +617,6 @@ def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
         problems += [
             fault.at(project.origin.source, *project.origin.locate(fault.pointer)) for fault in faults
         ]
-        for key, globs in (("disable", profile.disable), ("enable", profile.enable)):
-            for index, glob in enumerate(globs):
-                problems += idle_globs(
-                    cards, settled([glob]), of=f"`{key}`", place=place(f"{base}/{key}/{index}")
-                )
     return problems
 
 
@@ -649,6 +637,25 @@ def _check_access_rules(
         *extended, _own = project.lineage(name) or [profile]
         inherited = [*rules, *(rule for part in extended for rule in part.access.rules)]
         yield from check_rules(inherited, profile.access.rules, registry, is_settled)
+
+
+def _globs_of_project(project: Project) -> Iterator[tuple[str, str, str]]:
+    """Yield the tool globs of switches and budgets, in a project and its profiles: pointer, subject, glob."""
+    lists: list[tuple[str, str, Sequence[str]]] = [("/disable", "`disable`", project.disable)]
+    owners: list[tuple[str, Mapping[str, Any]]] = [("", project.budgets)]
+    for name, profile in project.profiles.items():
+        base = f"/profiles/{pointer_step(name)}"
+        lists += [(f"{base}/disable", "`disable`", profile.disable)]
+        lists += [(f"{base}/enable", "`enable`", profile.enable)]
+        owners += [(base, profile.budgets)]
+    lists += [
+        (f"{base}/budgets/{pointer_step(name)}/tools", f"the budget `{name}`", budget["tools"])
+        for base, budgets in owners
+        for name, budget in budgets.items()
+        if isinstance(budget, dict)
+    ]
+    for pointer, what, globs in lists:
+        yield from ((f"{pointer}/{index}", what, glob) for index, glob in enumerate(globs))
 
 
 def _placed(problem: Problem, origin: Origin) -> Problem:

@@ -316,7 +316,9 @@ class Session:
         return kept
 
     async def aclose(self) -> None:
-        """Stop the servers that were started for this session only."""
+        """Stop the servers that were started for this session only, and let later sessions use its approvals."""
+        if "approvals" in self._slots:
+            self._runtime.approvals.release(self)
         await self._runtime.released(self.id)
 
     async def __aenter__(self) -> Self:

@@ -21,7 +21,7 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.text import compact, decode_json, escape_terminal
 from toolcrib.engine.approvals import Approvals
-from toolcrib.security.approvals import Answer, Pending
+from toolcrib.security.approvals import Answer, Pending, Scope
 from toolcrib.security.encryption import NoKey
 
 Context = ServerRequestContext[Any, Any]
@@ -57,6 +57,15 @@ SCHEMA: Final[dict[str, Any]] = {
 }
 """Schema of the form that the client shows."""
 
+_ONCE: Final[dict[str, Any]] = {
+    **SCHEMA,
+    "properties": {
+        **SCHEMA["properties"],
+        "decision": {**SCHEMA["properties"]["decision"], "enum": ["approve", "reject"]},
+    },
+}
+"""The schema for a client whose session others share: its user cannot decide for them."""
+
 
 def can_elicit(ctx: Context) -> bool:
     """Whether the user of a client can fill in a form."""
@@ -73,8 +82,12 @@ def question(pending: Pending, problem: str = "") -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def answer_of(result: ElicitResult) -> Answer | None:
+def answer_of(result: ElicitResult, schema: dict[str, Any] = SCHEMA) -> Answer | None:
     """The answer in a filled form; None if the user closed it without a decision.
+
+    Args:
+        result: The form.
+        schema: Its schema.
 
     Raises:
         ValueError: The form is invalid.
@@ -85,16 +98,17 @@ def answer_of(result: ElicitResult) -> Answer | None:
     reason = said.get("reason")
     if result.action == "decline" or said.get("decision") == "reject":
         return Answer.reject(reason if isinstance(reason, str) else "")
-    scope = {"approve": "once", "approve for this session": "session"}.get(str(said.get("decision")))
-    if scope is None:
-        raise ValueError("`decision` must be `approve`, `approve for this session` or `reject`")
+    decision, known = said.get("decision"), schema["properties"]["decision"]["enum"]
+    if decision not in known:
+        raise ValueError(f"`decision` must be one of: {', '.join(f'`{each}`' for each in known)}")
+    scope: Scope = "once" if decision == "approve" else "session"
     written = said.get("arguments")
     if not isinstance(written, str) or not written.strip():
-        return Answer.approve(scope="session" if scope == "session" else "once")
+        return Answer.approve(scope=scope)
     edited = decode_json(written)
     if not isinstance(edited, dict):
         raise ValueError("`arguments` must be a JSON object")  # noqa: TRY004 -- the form is the text of a person
-    return Answer.approve(edited, scope="session" if scope == "session" else "once")
+    return Answer.approve(edited, scope=scope)
 
 
 class FormApprover:
@@ -124,11 +138,18 @@ class FormApprover:
             return None
 
 
-class InputRequestOwner(NamedTuple):
-    """An input request that a client has not answered yet."""
+class OpenInputRequest(NamedTuple):
+    """An input request that a client has not answered yet.
+
+    Attributes:
+        principal: The principal of the client.
+        tool: Name of the tool.
+        schema: Schema of the form.
+    """
 
     principal: str
     tool: str
+    schema: dict[str, Any]
 
 
 class InputRequests:
@@ -140,27 +161,31 @@ class InputRequests:
 
     def __init__(self, approvals: Approvals) -> None:
         self._approvals = approvals
-        self._open: OrderedDict[str, InputRequestOwner] = OrderedDict()
+        self._open: OrderedDict[str, OpenInputRequest] = OrderedDict()
 
-    def required(self, result: Result, principal: str, problem: str = "") -> dict[str, Any] | None:
+    def required(
+        self, result: Result, principal: str, problem: str = "", *, shared: str = ""
+    ) -> dict[str, Any] | None:
         """The `input_required` result for a call that waits for approval; None for any other result.
 
         Args:
             result: The result of the call.
             principal: The principal of the client.
             problem: What is wrong with the last response, if anything.
+            shared: ID of a session that several clients share, if the client has no other one.
         """
         id_ = approval_in(result)
         approval = self._approvals.find(id_) if id_ else None
         if approval is None or result.error is None:
             return None
-        self._open[approval.id] = InputRequestOwner(principal, approval.tool)
+        schema = _ONCE if approval.session == shared else SCHEMA
+        self._open[approval.id] = OpenInputRequest(principal, approval.tool, schema)
         if len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)
         asked = Pending(approval.id, approval.tool, approval.shown, approval.code, approval.message)
         request = {
             "method": "elicitation/create",
-            "params": {"mode": "form", "message": question(asked, problem), "requestedSchema": SCHEMA},
+            "params": {"mode": "form", "message": question(asked, problem), "requestedSchema": schema},
         }
         return {
             "resultType": "input_required",
@@ -177,13 +202,14 @@ class InputRequests:
         """
         id_ = params.request_state
         # The state is a name that the client was given, not a proof: only its own requests count.
-        if id_ is None or self._open.get(id_) != (principal, tool):
+        asked = None if id_ is None else self._open.get(id_)
+        if id_ is None or asked is None or (asked.principal, asked.tool) != (principal, tool):
             return None
         response = (params.input_responses or {}).get(REQUEST)
         if not isinstance(response, ElicitResult):
             return None
         try:
-            answer = answer_of(response)
+            answer = answer_of(response, asked.schema)
             if answer is not None:
                 self._approvals.answer(id_, answer, by=f"mcp {principal}".strip(), here=True)
         except (ValueError, RecursionError, NoKey) as error:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
 CALLER = "mcp"
-"""Caller of all calls of clients, as access rules name it."""
+"""Caller of all calls of clients, as access rules name it. Their user is the principal of the client."""
 
 OPEN_SESSION: Final = "open_session"
 """The tool that opens a session and returns its handle."""
@@ -91,7 +91,7 @@ class ClientSessions:
         """The session of a principal. It never ends."""
         session = self._own.get(principal)
         if session is None:
-            session = self._own[principal] = self._made()
+            session = self._own[principal] = self._made(principal)
         return session
 
     def open(self, principal: str) -> Result:
@@ -162,15 +162,15 @@ class ClientSessions:
             return _too_many(self._options.open_sessions_each, first - now)
         if len(self._opened) >= self._options.open_sessions:
             return _too_many(self._options.open_sessions, next(iter(self._opened.values())).ends - now)
-        session = self._made()
+        session = self._made(principal)
         self._opened[principal, name] = OpenedSession(session, now + self._options.session_age)
         self._counts[principal] += 1
         if self._ending is None or self._ending.done():
             self._ending = asyncio.create_task(self._end())
         return session
 
-    def _made(self) -> Session:
-        return self._runtime.session(caller=CALLER, clock=self._clock)
+    def _made(self, principal: str) -> Session:
+        return self._runtime.session(caller=CALLER, user=principal, clock=self._clock)
 
     def _drop(self, now: float) -> None:
         """Forget the sessions that have ended; `_end` releases what they hold."""

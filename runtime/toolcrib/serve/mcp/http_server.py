@@ -91,6 +91,7 @@ class RequestGuard:
         """
         ports = tuple(ports)
         self._tokens = tuple(token.encode() for token in address.tokens)
+        self._users = address.users or tuple(f"token {index + 1}" for index in range(len(self._tokens)))
         self._own_hosts = frozenset(_hosts(address, ports))
         self._own_origins = frozenset(_own_origins(address, ports))
         self._origins = frozenset(origin.encode("latin-1").lower() for origin in address.origins)
@@ -123,12 +124,12 @@ class RequestGuard:
         return None
 
     def principal_of(self, headers: Headers) -> str:
-        """The principal of a request that may pass: the number of its token; empty if no token is required."""
+        """The principal of a request that may pass: the user of its token; empty if no token is required."""
         if not self._tokens:
             return ""
         # Most servers have a single token, and `check` has compared it already.
         index = 0 if len(self._tokens) == 1 else self._presented(headers)
-        return f"token {0 if index is None else index + 1}"
+        return self._users[index or 0]
 
     def _presented(self, headers: Headers) -> int | None:
         """The index of the token that a request presents; None without a valid one."""

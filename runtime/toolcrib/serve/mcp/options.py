@@ -108,6 +108,8 @@ class ListenAddress(NamedTuple):
         port: Port to listen on; 0 chooses a free one.
         tokens: Bearer tokens (RFC 6750), one of which clients must present; none is allowed on loopback only. Clients
             with different tokens never share a session.
+        users: User of the calls of each token, for access rules, approvals and budgets (default: `token 1`, `token 2`
+            and so on).
         hosts: Accepted values of `Host`, in addition to those of the address itself.
         origins: Accepted values of `Origin`: web pages that may call.
         limits: Limits for clients.
@@ -117,6 +119,7 @@ class ListenAddress(NamedTuple):
     host: str = "127.0.0.1"
     port: int = 8000
     tokens: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     limits: ClientLimits = ClientLimits()

@@ -250,7 +250,7 @@ class ToolServer:
         fresh = FRESH_CHANGING if self._changes else FRESH
         self.sdk = self._made(CacheHint(fresh, "public" if shared else "private"))
         self.immediate = ImmediateRequests(self.sdk)
-        for conflict in self._listing_of(options.toolset, modern=True).conflicts.values():
+        for conflict in self._listing_of(options.toolset, "", modern=True).conflicts.values():
             raise ConfigurationError(conflict.message, code="session_conflict", hint=conflict.hint)
 
     def _made(self, hint: CacheHint) -> Server[Any]:
@@ -338,7 +338,7 @@ class ToolServer:
             required = (
                 None
                 if answered is not None and not problem
-                else self._inputs.required(result, _principal_of(ctx), problem)
+                else self._inputs.required(result, _principal_of(ctx), problem, shared=self._shared(ctx))
             )
             if required is not None:
                 return required
@@ -385,7 +385,7 @@ class ToolServer:
 
     def answers_at_once(self, name: str, arguments: JSON) -> bool:
         """Whether a call never waits. Its tool, under a name that clients use, was called before."""
-        listing = self._listing_of(self._options.toolset)
+        listing = self._listing_of(self._options.toolset, "")
         at_once = self._clients.own("").answers_at_once(listing.named.get(name, name))
         # Large arguments are checked in a thread, in which the client may cancel the call.
         return at_once and not is_large(arguments, DEPTH)
@@ -397,24 +397,28 @@ class ToolServer:
 
     def _input_schema(self, name: str) -> Mapping[str, JSON] | None:
         """The schema for the SDK's check of `Mcp-Param-*` headers (MCP 2026-07-28, transports)."""
-        return self._listing_of(self._options.toolset, modern=True).input_of(name)
+        # The SDK does not say which client asks, and the headers of a tool are the same for all.
+        return self._listing_of(self._options.toolset, None, modern=True).input_of(name)
 
     def _listing(self, ctx: Context) -> ToolListing:
-        return self._listing_of(self._toolset(ctx), modern=_is_modern(ctx))
+        return self._listing_of(self._toolset(ctx), _principal_of(ctx), modern=_is_modern(ctx))
 
-    def _listing_of(self, toolset: str, *, modern: bool = False) -> ToolListing:
+    def _listing_of(self, toolset: str, principal: str | None, *, modern: bool = False) -> ToolListing:
+        """The listing for a principal, or of all tools for None."""
+        current = self._runtime.registry
+        seen = current if principal is None else self._seen_by(principal)
         by_handle = modern and self._options.sessions == "handle"
-        return self._listings.of(self._registry, toolset, by_handle=by_handle)
+        return self._listings.of(seen, toolset, by_handle=by_handle, current=current)
 
-    @property
-    def _registry(self) -> Registry:
-        """The tools that access lets clients see."""
-        return engine_of(self._runtime).seen_by(self._runtime.registry, Principal(CALLER))
+    def _seen_by(self, principal: str) -> Registry:
+        """The tools that access lets a principal see."""
+        return engine_of(self._runtime).seen_by(self._runtime.registry, Principal(CALLER, principal))
 
     def _is_denied(self, ctx: Context, name: str) -> bool:
         """Whether access hides a tool from clients. A call of it is made, so that it is denied and recorded."""
         toolset = self._toolset(ctx)
-        registry = self._registry.within(toolset) if toolset else self._registry
+        registry = self._seen_by(_principal_of(ctx))
+        registry = registry.within(toolset) if toolset else registry
         own = registry.named_by_alias(name) if name not in registry else name
         hidden = None if own is None else registry.hidden(own)
         return hidden is not None and hidden.code == DENIED
@@ -425,11 +429,11 @@ class ToolServer:
 
     def count(self) -> int:
         """Number of tools that are listed, within the served toolset."""
-        return len(self._listing_of(self._options.toolset).names)
+        return len(self._listing_of(self._options.toolset, "").names)
 
     def conflicts(self) -> Iterator[str]:
         """Why tools that came after the start are not listed; each reason once."""
-        for conflict in self._listing_of(self._options.toolset, modern=True).conflicts.values():
+        for conflict in self._listing_of(self._options.toolset, "", modern=True).conflicts.values():
             if conflict.message not in self._told:
                 self._told.add(conflict.message)
                 yield f"not served to clients of MCP 2026-07-28: {conflict.message}; {conflict.hint}"
@@ -445,7 +449,13 @@ class ToolServer:
             return self._only_session(ctx)
         connection = connection_of(ctx.session)
         session = self._connections.get(connection)
-        return self._opened(connection) if session is None else session
+        return self._opened(connection, _principal_of(ctx)) if session is None else session
+
+    def _shared(self, ctx: Context) -> str:
+        """ID of the session that all clients without a token share; empty for a client with a session of its own."""
+        principal = _principal_of(ctx)
+        # Over stdio there is one client.
+        return "" if ctx.request is None or principal else self._clients.own(principal).id
 
     def _only_session(self, ctx: Context) -> Session:
         """The session where connections cannot be told apart: over stdio there is one client."""
@@ -454,8 +464,9 @@ class ToolServer:
             raise MCPError(INTERNAL_ERROR, "This server cannot keep the sessions of clients apart")
         return self._clients.own("")
 
-    def _opened(self, connection: Connection) -> Session:
-        session = self._connections[connection] = self._runtime.session(caller=CALLER)
+    def _opened(self, connection: Connection, principal: str) -> Session:
+        # The SDK lets no other principal use the connection.
+        session = self._connections[connection] = self._runtime.session(caller=CALLER, user=principal)
         self.immediate.add(connection)
 
         async def ended() -> None:

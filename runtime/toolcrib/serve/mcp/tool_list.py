@@ -189,25 +189,30 @@ class ToolListing:
 
 
 class ListingCache:
-    """The listings of the current registry."""
+    """The listings of the current registry, of which access lets some clients see a part."""
 
     def __init__(self, options: Options, keeps_state: KeepsState) -> None:
         self._options = options
         self._keeps_state = keeps_state
-        self._registry: Registry | None = None
-        self._kept: dict[tuple[str, bool], ToolListing] = {}
+        self._current: Registry | None = None
+        self._kept: dict[tuple[int, str, bool], ToolListing] = {}
 
-    def of(self, registry: Registry, toolset: str, *, by_handle: bool = False) -> ToolListing:
+    def of(
+        self, registry: Registry, toolset: str, *, by_handle: bool = False, current: Registry | None = None
+    ) -> ToolListing:
         """The listing of a toolset, built once per registry.
 
         Args:
-            registry: The current registry.
+            registry: The tools that a client may see.
             toolset: Name of a toolset; empty for all listed tools.
             by_handle: Whether tools that keep state take the handle of a session.
+            current: The current registry (default: `registry`). Another one replaces all listings.
         """
-        if registry is not self._registry:
-            self._registry, self._kept = registry, {}
-        key = (toolset, by_handle)
+        current = registry if current is None else current
+        if current is not self._current:
+            self._current, self._kept = current, {}
+        # A listing keeps its registry alive, so no other one can get the same id.
+        key = (id(registry), toolset, by_handle)
         listing = self._kept.get(key)
         if listing is None:
             keeps_state = self._keeps_state if by_handle else None

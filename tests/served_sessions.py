@@ -92,13 +92,15 @@ class NotebookServer:
     """A server over HTTP in this process.
 
     Attributes:
+        runtime: What it serves.
         url: Where MCP is.
         port: Where it listens.
         clock: Its clock.
         said: What it says to people.
     """
 
-    def __init__(self, clock: MovedClock) -> None:
+    def __init__(self, folder: Path, clock: MovedClock) -> None:
+        self.runtime = Runtime.open(folder, clock=clock)
         self.url = ""
         self.port = 0
         self.clock = clock
@@ -156,25 +158,28 @@ class NotebookServer:
         return {tool["name"]: tool for tool in answer["result"]["tools"]}
 
     @asynccontextmanager
-    async def client(self, era: str, token: str = "") -> AsyncIterator[Client]:
+    async def client(self, era: str, token: str = "", **more: Any) -> AsyncIterator[Client]:
         """The SDK's client."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
         async with (
             httpx2.AsyncClient(headers=headers, trust_env=False) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=era) as one,
+            Client(streamable_http_client(self.url, http_client=http), mode=era, **more) as one,
         ):
             yield one
 
 
 @asynccontextmanager
 async def serving(
-    folder: Path, options: Options | None = None, tokens: tuple[str, ...] = ()
+    folder: Path,
+    options: Options | None = None,
+    tokens: tuple[str, ...] = (),
+    users: tuple[str, ...] = (),
 ) -> AsyncIterator[NotebookServer]:
     """A server of the tools of a folder."""
-    server = NotebookServer(MovedClock())
+    server = NotebookServer(folder, MovedClock())
     options = Options(watch=False) if options is None else options
-    runtime = Runtime.open(folder, clock=server.clock)
-    task = asyncio.create_task(serve_http(runtime, options, ListenAddress(port=0, tokens=tokens), server.say))
+    address = ListenAddress(port=0, tokens=tokens, users=users)
+    task = asyncio.create_task(serve_http(server.runtime, options, address, server.say))
     try:
         line = await server.until_said(" at http://")
         server.url = line.partition(" at ")[2].partition(";")[0]

@@ -6,9 +6,12 @@ import pytest
 from mcp.types import ElicitResult
 
 from holding import PAY, project
-from serving_mcp import connected, each_way_and_era, texts
+from served_sessions import TOKENS, serving
+from serving_mcp import connected, each_era, each_way_and_era, quiet_sdk, texts
 from toolcrib import Runtime
 from toolcrib.security.approvals import Answer
+
+pytestmark = [quiet_sdk]
 
 CONFIRMED = PAY.replace(
     "description: Pays an amount.", 'description: Pays.\nrequires_confirmation: "Pay {{ args.amount }}?"'
@@ -136,3 +139,116 @@ async def test_a_client_cannot_answer_what_it_was_not_asked(tmp_path, monkeypatc
             allow_input_required=True,
         )
         assert twice.result_type == "input_required"
+
+
+# Clients are kept apart.
+
+ADA, BOB = TOKENS
+USERS = ("ada", "bob")
+
+
+def id_of(held):
+    assert held.is_error
+    return held.meta["dev.toolcrib/outcome"]["details"]["approval"]["id"]
+
+
+async def pay(client, amount=5):
+    return await client.call_tool("pay", {"amount": amount})
+
+
+async def test_an_approval_for_the_session_of_one_connection_serves_no_other(tmp_path):
+    async with serving(project(tmp_path)) as server, server.client("legacy") as one:
+        async with server.client("legacy") as other:
+            id_ = id_of(await pay(one))
+            server.runtime.approvals.answer(id_, Answer.approve(scope="session"))
+            # Not even the approved call, which is equal to that of the first client.
+            assert id_of(await pay(other)) != id_
+            assert (await pay(one)).structured_content["paid"] == 5
+            assert (await pay(one, 6)).structured_content["paid"] == 6
+            assert id_of(await pay(other, 6))
+            once = id_of(await pay(other, 7))
+            server.runtime.approvals.answer(once, Answer.approve(scope="session"))
+            left = id_of(await pay(other, 8))
+            server.runtime.approvals.answer(left, Answer.approve(scope="session"))
+        # A client that opens a connection for each call gets its approved call, and no more.
+        async with server.client("legacy") as third:
+            assert (await pay(third, 8)).structured_content["paid"] == 8
+            assert id_of(await pay(third, 8)) != left
+
+
+@each_era
+async def test_an_approval_of_one_token_serves_no_other(era, tmp_path):
+    async with (
+        serving(project(tmp_path), tokens=TOKENS, users=USERS) as server,
+        server.client(era, ADA) as ada,
+        server.client(era, BOB) as bob,
+    ):
+        approvals = server.runtime.approvals
+        id_ = id_of(await pay(ada))
+        assert (approvals.get(id_).caller, approvals.get(id_).user) == ("mcp", "ada")
+        approvals.answer(id_, Answer.approve(scope="always"))
+        assert id_of(await pay(bob))
+        assert (await pay(ada)).structured_content["paid"] == 5
+        assert (await pay(ada, 6)).structured_content["paid"] == 6
+        assert id_of(await pay(bob, 6))
+        assert approvals.rules()[0].user == "ada"
+
+
+BY_USER = """
+budgets: {spending: {tools: [pay], amount: "{{ args.amount }}", per: PER, most: 10}}
+access:
+  rules:
+    - deny: {tool: report, user: "!ada"}
+"""
+REPORT = f"{PAY}---\nname: report\nmock: {{result: all}}\n"
+
+
+@each_era
+async def test_rules_lists_and_budgets_tell_users_apart(era, tmp_path):
+    folder = project(tmp_path, BY_USER.replace("PER", "user"), REPORT)
+    async with (
+        serving(folder, tokens=TOKENS, users=USERS) as server,
+        server.client(era, ADA) as ada,
+        server.client(era, ADA) as again,
+        server.client(era, BOB) as bob,
+    ):
+        listed = [[tool.name for tool in (await one.list_tools()).tools] for one in (ada, bob, again)]
+        assert listed == [["pay", "report"], ["pay"], ["pay", "report"]]
+        assert texts(await ada.call_tool("report", {})) == ["all"]
+        assert texts(await bob.call_tool("report", {})) == ["the call was denied (access_rule)"]
+        assert [each.user for each in server.runtime.violations] == ["bob"]
+        spent = [(await pay(one, 6)).is_error for one in (ada, again, bob)]
+        assert spent == [False, True, False]
+
+
+async def test_a_budget_per_session_is_that_of_a_connection(tmp_path):
+    folder = project(tmp_path, BY_USER.replace("PER", "session"), REPORT)
+    async with (
+        serving(folder) as server,
+        server.client("legacy") as one,
+        server.client("legacy") as other,
+    ):
+        assert [(await pay(each, 6)).is_error for each in (one, one, other)] == [False, True, False]
+
+
+@pytest.mark.parametrize(("tokens", "offered"), [((), False), (TOKENS, True)])
+async def test_only_a_client_with_a_session_of_its_own_may_approve_for_it(tokens, offered, tmp_path):
+    asked = []
+
+    async def user(_context, params):
+        asked.append(params)
+        decision = "approve for this session" if len(asked) == 1 else "approve"
+        return ElicitResult(action="accept", content={"decision": decision})
+
+    async with (
+        serving(project(tmp_path), tokens=tokens) as server,
+        server.client("2026-07-28", *tokens[:1], elicitation_callback=user) as one,
+    ):
+        assert (await pay(one)).structured_content["paid"] == 5
+        decisions = asked[0].requested_schema["properties"]["decision"]["enum"]
+        assert ("approve for this session" in decisions) is offered
+        assert len(asked) == (1 if offered else 2)
+        if not offered:
+            assert "`decision` must be one of: `approve`, `reject`" in asked[1].message
+        assert (await pay(one, 6)).structured_content["paid"] == 6
+        assert len(asked) == (1 if offered else 3)

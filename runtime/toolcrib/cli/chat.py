@@ -162,7 +162,8 @@ class ChatOptions(NamedTuple):
     "--transcript",
     metavar="FILE.jsonl",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Append each message to this file, one JSON object per line.",
+    help="Append each message to this file, one JSON object per line. Those with secrets are encrypted with the key of "
+    "`toolcrib approvals key`; without a key, they have `***` in place of secrets.",
 )
 @passthrough_option
 @json_option

@@ -6,14 +6,14 @@ import asyncio
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple, Protocol
 
 from toolcrib.core.errors import ConfigurationError, ToolcribError
-from toolcrib.core.model import JSON, NOTHING, Content, Outcome
+from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
 from toolcrib.core.text import compact, decode_json
 from toolcrib.provider.data_schema import (
     amount,
@@ -34,9 +34,20 @@ from toolcrib.provider.data_schema import (
     text,
 )
 from toolcrib.provider.loop.timeline import RANKS, TimelinePosition
-from toolcrib.provider.messages import Message, message_form, parse_message, parse_messages, user
+from toolcrib.provider.messages import (
+    Message,
+    Part,
+    Reasoning,
+    ToolCall,
+    ToolResult,
+    message_form,
+    parse_message,
+    parse_messages,
+    user,
+)
 from toolcrib.provider.models.protocol import Tokens
 from toolcrib.security.approvals import Pending
+from toolcrib.security.redaction import CallRedactor
 
 
 class Stop(StrEnum):
@@ -317,7 +328,9 @@ class Sink(Protocol):
     continues. From an interrupted answer, the sink receives the text.
 
     Messages contain the secrets in arguments and results unmasked, because the conversation could not
-    continue without them. Restrict access to what you store. Events (`Event`) are masked.
+    continue without them. Restrict access to what you store. Events (`Event`) are masked. A sink that also has the
+    method `append_masked(messages, masked)` gets the messages twice there instead: unmasked, and with `***` in place of
+    secrets.
 
     Example:
         ```python
@@ -353,8 +366,15 @@ class SinkFailed(ToolcribError):
         self.unwritten = tuple(unwritten)
 
 
-async def append_once(sink: Sink, messages: Sequence[Message]) -> None:
+async def append_once(
+    sink: Sink, messages: Sequence[Message], masked: Callable[[], Sequence[Message]]
+) -> None:
     """Pass messages to a sink exactly once, even if the caller is cancelled meanwhile.
+
+    Args:
+        sink: The sink.
+        messages: The messages.
+        masked: Returns the messages with `***` in place of secrets, for a sink with `append_masked`.
 
     Raises:
         Exception: The exception of the sink.
@@ -362,7 +382,9 @@ async def append_once(sink: Sink, messages: Sequence[Message]) -> None:
         finished.
     """
     # A cancellation in the middle of `append` would leave open whether the messages were stored.
-    appending = asyncio.ensure_future(sink.append(messages))
+    append_masked = getattr(sink, "append_masked", None)
+    work = sink.append(messages) if append_masked is None else append_masked(messages, masked())
+    appending = asyncio.ensure_future(work)
     try:
         await asyncio.shield(appending)
     except asyncio.CancelledError:
@@ -375,10 +397,33 @@ async def append_once(sink: Sink, messages: Sequence[Message]) -> None:
         raise
 
 
+def mask_message(message: Message, redactor: CallRedactor) -> Message:
+    """Return a message with `***` in place of the secrets in its calls and results."""
+    return message._replace(parts=tuple(_masked_part(part, redactor) for part in message.parts))
+
+
+def _masked_part(part: Part, redactor: CallRedactor) -> Part:
+    if isinstance(part, ToolCall):
+        arguments = redactor.arguments(part.name, part.arguments)
+        same = arguments == part.arguments
+        written = redactor.text(part.written) if same else compact(arguments)
+        return part._replace(arguments=arguments, written=written)
+    if isinstance(part, ToolResult):
+        shown = redactor.result(part.name, Result.ok(part.text, content=part.content))
+        return part._replace(text=str(shown.value), content=shown.content)
+    if isinstance(part, Content):
+        return redactor.result("", Result.ok(None, content=(part,))).content[0]
+    if isinstance(part, Reasoning):
+        return part._replace(text=redactor.text(part.text), data=redactor.value(part.data))
+    return part._replace(text=redactor.text(part.text))
+
+
 class JSONLSink:
     """Appends each message to a file as one line of JSON. `load_transcript` reads the file.
 
-    The file contains secrets of arguments and results unmasked (see `Sink`), so restrict access to it.
+    A message with secrets is written with `***` in their place, and encrypted as a whole in `sealed`, with the key of
+    the user (`toolcrib approvals key`). Without a key, its secrets are not stored: `sealed` is null, and a warning is
+    logged.
 
     Attributes:
         path: The file; the first message creates it.
@@ -386,43 +431,101 @@ class JSONLSink:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self._names = CallRedactor(lambda _tool: None)
+        self._warned = False
 
     async def append(self, messages: Sequence[Message], /) -> None:
+        """Append the messages to the file. Without the schemas of the tools, secrets are found by their names only.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        await self.append_masked(messages, [mask_message(message, self._names) for message in messages])
+
+    async def append_masked(self, messages: Sequence[Message], masked: Sequence[Message], /) -> None:
         """Append the messages to the file.
+
+        Args:
+            messages: The messages.
+            masked: The same messages with `***` in place of secrets.
 
         Raises:
             OSError: The file cannot be written.
         """
         # One write for all lines, so that a crash does not separate a call from its result.
-        lines = "".join(_line(message) for message in messages)
+        lines = "".join(map(self._line, messages, masked))
         # Binary: Windows would write `\r\n` in text mode.
         with self.path.open("ab") as file:
             file.write(lines.encode())
 
+    def _line(self, message: Message, masked: Message) -> str:
+        whole, told = message.as_json(), masked.as_json()
+        if told != whole:
+            told["sealed"] = self._sealed(whole)
+        try:
+            return compact(told) + "\n"
+        except ValueError:  # a lone surrogate has no UTF-8 form and must be escaped
+            return json.dumps(told, separators=(",", ":")) + "\n"
+
+    def _sealed(self, whole: dict[str, JSON]) -> str | None:
+        # Deferred, and looked up each time: few messages hold secrets, and a person may create the key meanwhile.
+        from toolcrib.security.encryption import NoKey, load_cipher  # noqa: PLC0415
+
+        try:
+            return load_cipher().encrypt(whole)
+        except NoKey as error:
+            if not self._warned:
+                self._warned = True
+                logging.getLogger("toolcrib").warning(
+                    "%s: messages with secrets are stored with `***` in their place, and the secrets stay in the memory of "
+                    "this process: %s; %s",
+                    self.path,
+                    error.message,
+                    error.hint,
+                )
+            return None
+
 
 def load_transcript(path: str | Path) -> tuple[Message, ...]:
-    """Read the messages that a `JSONLSink` has written.
+    """Read the messages that a `JSONLSink` has written, and decrypt those with secrets.
+
+    A message that was stored without a key has `***` in place of its secrets; a warning is logged.
 
     Raises:
         OSError: The file cannot be read.
-        ConfigurationError: A line is not a message.
+        ConfigurationError: A line is not a message, or cannot be decrypted (`no_key`, `cannot_decrypt`).
     """
     messages = []
+    lost = 0
     # Not `splitlines`, which also splits at U+2028 and U+0085; JSON strings may contain these.
     for at, line in enumerate(Path(path).read_text(encoding="utf-8").split("\n"), 1):
         if not line.strip():
             continue
         try:
             value: Any = decode_json(line)
+            if isinstance(value, dict) and "sealed" in value:
+                sealed = value.pop("sealed")
+                lost += sealed is None
+                value = value if sealed is None else _unsealed(sealed)
             messages.append(parse_message(value))
         except (ValueError, ConfigurationError) as error:
             raise ConfigurationError(f"{path}:{at}: {error}", code="invalid_message") from None
+        except ToolcribError as error:
+            raise ConfigurationError(
+                f"{path}:{at}: {error.message}", code=error.code, hint=error.hint
+            ) from None
+    if lost:
+        logging.getLogger("toolcrib").warning(
+            "%s: %s without secrets, because there was no encryption key when they were stored",
+            path,
+            "1 message is" if lost == 1 else f"{lost} messages are",
+        )
     return tuple(messages)
 
 
-def _line(message: Message) -> str:
-    told = message.as_json()
-    try:
-        return compact(told) + "\n"
-    except ValueError:  # a lone surrogate has no UTF-8 form and must be escaped
-        return json.dumps(told, separators=(",", ":")) + "\n"
+def _unsealed(sealed: Any) -> Any:
+    from toolcrib.security.encryption import load_cipher  # noqa: PLC0415 -- few messages hold secrets
+
+    if not isinstance(sealed, str):
+        raise ValueError("`sealed` is not a text")  # noqa: TRY004 -- as for text that is not JSON
+    return load_cipher().decrypt(sealed)

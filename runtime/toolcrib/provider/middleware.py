@@ -17,6 +17,7 @@ import logging
 from asyncio import CancelledError
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeAlias
 
 from toolcrib.core.errors import ConfigurationError
@@ -267,7 +268,7 @@ class ProviderMiddleware:
         if sink is None or not new:
             return
         try:
-            await append_once(sink, new)
+            await append_once(sink, new, partial(turn.masked, new))
         # A sink that cancels itself has failed; only a cancellation by the caller propagates as one.
         except BaseException as error:
             if isinstance(error, Exception) or (

@@ -20,10 +20,12 @@ from toolcrib.provider import (
     Stop,
     Text,
     TextDelta,
+    ToolCall,
     ToolPolicy,
     load_transcript,
     user,
 )
+from toolcrib.security.encryption import create_key
 
 
 class Notes:
@@ -234,4 +236,90 @@ async def test_a_file_has_a_line_for_each_message(tmp_path):
     assert again.text == "c"
     file.write_text('{"role": "user", "content": "a"}\n\n{"role": ', encoding="utf-8")
     with pytest.raises(ConfigurationError, match=r"talk\.jsonl:3: "):
+        load_transcript(file)
+
+
+SECRETS = """
+name: log_in
+input_schema:
+  type: object
+  properties: {user: {type: string}, pin: {type: string, x-secret: true}}
+output_schema: {type: object, properties: {token: {type: string, x-secret: true}, id: {type: integer}}}
+mock: {result: {token: canary-token-4711, id: 7}}
+---
+name: note
+input_schema: {type: object, properties: {text: {type: string}}}
+mock: {result: "{{ args.text }}"}
+"""
+
+
+@pytest.fixture
+def talk(tmp_path, monkeypatch):
+    """A conversation with secrets in arguments, results and texts, written by a sink."""
+    monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.delenv("TOOLCRIB_KEY", raising=False)
+
+    async def run(file):
+        model = Model(
+            asks(("log_in", {"user": "ada", "pin": "canary-pin-0815"})),
+            asks(("note", {"text": "the token is canary-token-4711"})),
+            says("I wrote canary-token-4711 down."),
+        )
+        return await loop(model, tools=runtime_of(SECRETS), sink=JSONLSink(file)).run("Log in.")
+
+    return run
+
+
+async def test_messages_with_secrets_are_encrypted(tmp_path, talk, caplog):
+    create_key()
+    file = tmp_path / "talk.jsonl"
+    conversation = await talk(file)
+    written = file.read_text(encoding="utf-8")
+    assert "canary" not in written
+    lines = [json.loads(line) for line in written.splitlines()]
+    assert ["sealed" in line for line in lines] == [False, True, True, True, True, True]
+    assert lines[1]["parts"][0]["arguments"] == {"user": "ada", "pin": "***"}
+    assert json.loads(lines[2]["parts"][0]["text"]) == {"token": "***", "id": 7}
+    assert lines[5]["parts"][0]["text"] == "I wrote *** down."
+    assert load_transcript(file) == conversation.messages
+    assert not caplog.records
+    # Another key cannot read it.
+    (tmp_path / "state" / "encryption.key").unlink()
+    with pytest.raises(ConfigurationError, match=r"talk\.jsonl:2: no encryption key") as error:
+        load_transcript(file)
+    assert error.value.code == "no_key"
+    create_key()
+    with pytest.raises(
+        ConfigurationError, match=r"talk\.jsonl:2: a stored secret cannot be decrypted"
+    ) as error:
+        load_transcript(file)
+    assert error.value.code == "cannot_decrypt"
+
+
+async def test_without_a_key_secrets_stay_in_memory(tmp_path, talk, caplog):
+    file = tmp_path / "talk.jsonl"
+    conversation = await talk(file)
+    assert "canary" not in file.read_text(encoding="utf-8")
+    assert conversation.messages[2].results[0].text == '{"token":"canary-token-4711","id":7}'
+    (record,) = caplog.records  # once, and not for each message
+    assert "the secrets stay in the memory of this process: no encryption key" in record.message
+    assert "run `toolcrib approvals key` to create one" in record.message
+    caplog.clear()
+    loaded = load_transcript(file)
+    assert loaded[0] == conversation.messages[0]
+    assert loaded[1].calls[0].arguments == {"user": "ada", "pin": "***"}
+    assert "5 messages are without secrets" in caplog.text
+
+
+async def test_a_sink_without_a_loop_finds_secrets_by_their_names(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path / "state"))
+    file, sink = tmp_path / "talk.jsonl", JSONLSink(tmp_path / "talk.jsonl")
+    call = ToolCall("c1", "log_in", {"password": "canary-4711"}, '{"password": "canary-4711"}')
+    create_key()
+    messages = (Message("assistant", (call,)), user("It was canary-4711."))
+    await sink.append(messages)
+    assert "canary" not in file.read_text(encoding="utf-8")
+    assert load_transcript(file) == messages
+    file.write_text('{"role": "user", "parts": [], "sealed": 1}', encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"talk\.jsonl:1: `sealed` is not a text"):
         load_transcript(file)

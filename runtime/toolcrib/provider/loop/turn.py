@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
 from toolcrib.core.text import part_text, truncate
-from toolcrib.provider.conversations import CallRecord, Conversation, Stop
+from toolcrib.provider.conversations import CallRecord, Conversation, Stop, mask_message
 from toolcrib.provider.loop.approvals import ApprovalGate, answer_refusal, planned_call
 from toolcrib.provider.loop.calls import (
     CallEnd,
@@ -531,6 +531,10 @@ class ConversationTurn:
         # Even if the sink fails: it may have written them, and must not get a message twice.
         new, self._new = self._new, []
         return new
+
+    def masked(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages with `***` in place of secrets."""
+        return [mask_message(message, self._redactor) for message in messages]
 
     @property
     def reader(self) -> ResultReader:

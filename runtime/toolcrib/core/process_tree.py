@@ -14,6 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 _PROC = Path("/proc")
@@ -224,40 +225,46 @@ class _Process(NamedTuple):
 
 
 class OrphanReaper:
-    """Manages the reaper process. Every method does nothing where a reaper cannot run."""
+    """Manages the reaper process, from any thread. Every method does nothing where a reaper cannot run."""
 
     def __init__(self) -> None:
+        self._forget()
+        if hasattr(os, "register_at_fork"):
+            # The inherited reaper watches the parent process, and a thread of the parent may have held the lock.
+            os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
         self._process: _Process | None = None
-        self._owner = 0
         self._marks: set[str] = set()
+        self._changing = Lock()
 
     def add(self, mark: str) -> None:
         """Register the mark of a child before it starts."""
-        # After a fork, the inherited reaper watches the parent process.
-        if self._owner != os.getpid():
-            self._process, self._owner, self._marks = None, os.getpid(), set()
-        self._marks.add(mark)
-        if self._process is None:
-            self._process = _started()
-        self._tell(f"+{mark}\n")
+        with self._changing:
+            self._marks.add(mark)
+            if self._process is None:
+                self._process = _started()
+            self._tell(f"+{mark}\n")
 
     def remove(self, mark: str) -> None:
         """Remove the mark of a child that has ended with all its descendants."""
-        if self._owner != os.getpid():
-            return
-        self._marks.discard(mark)
-        if self._marks:
-            self._tell(f"-{mark}\n")
-        else:
-            self.end()
+        with self._changing:
+            self._marks.discard(mark)
+            if self._marks:
+                self._tell(f"-{mark}\n")
+            else:
+                self._end()
 
     def end(self) -> None:
         """End the reaper process."""
-        process = self._process
-        if process is None or self._owner != os.getpid():
-            return
-        self._process = None
+        with self._changing:
+            self._end()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
         self._marks.clear()
+        if process is None:
+            return
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(process.handle, signal.SIGKILL)
         with suppress(ChildProcessError):  # other code in this process may have reaped it

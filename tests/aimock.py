@@ -54,7 +54,7 @@ class Aimock(NamedTuple):
 
     def journal(self) -> list[dict[str, Any]]:
         """Every request: `{path, headers, body, response: {status}}`; bodies in the form of chat completions."""
-        with urllib.request.urlopen(f"{self.origin}/__aimock/journal", timeout=20) as answer:
+        with urllib.request.urlopen(f"{self.origin}/__aimock/journal", timeout=60) as answer:
             told: list[dict[str, Any]] = json.load(answer)
         return told
 
@@ -81,7 +81,7 @@ def running() -> Iterator[Aimock]:
             yield Aimock(_origin(process))
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=60)
 
 
 def _origin(process: subprocess.Popen[str]) -> str:

@@ -94,7 +94,7 @@ class Server:
 
     async def all_closed(self) -> None:
         """Wait until no connection is open."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await self._none_open.wait()
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -26,7 +26,7 @@ from mcp import Client, MCPDeprecationWarning, StdioServerParameters, stdio_clie
 
 from sampling import one_of_each
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which a test gives up to wait for what must come."""
 
 NOWHERE = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 -- as long as there are clients

@@ -134,7 +134,7 @@ async def test_a_thousand_cancelled_calls_leave_neither_sockets_nor_tasks_nor_pl
         for call in calls:
             call.cancel()
         await asyncio.wait(calls)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while server.open > 1:
                 result = await tools.call("tool", {"n": 0})
                 assert (result.outcome, result.usage.attempts) == (Outcome.OK, 1)

@@ -37,7 +37,7 @@ EMBEDDING = textwrap.dedent("""
 
 async def until(what):
     """Look until it is so: only looking tells."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not what():
             await RealClock().sleep(0.02)
 
@@ -83,7 +83,7 @@ async def test_a_command_that_is_told_to_end_ends_them(project, number, code, wo
     process = started([*CLI, "call", "s__echo"], project)
     await in_a_call(project)
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert (process.returncode, said.strip()) == (code, words)
     assert not find_processes(0, f"TREE={project}")
 
@@ -93,7 +93,7 @@ async def test_a_command_in_the_background_that_ignores_ctrl_c(project):
     process = started(background, project)
     await in_a_call(project)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert (process.returncode, said.strip()) == (143, "ended by SIGTERM")
     assert not find_processes(0, f"TREE={project}")
 
@@ -103,7 +103,7 @@ async def test_what_nohup_has_a_command_ignore_does_not_end_it(project):
     await in_a_call(project)
     process.send_signal(signal.SIGHUP)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 143
 
 
@@ -112,6 +112,6 @@ async def test_a_program_that_is_killed_takes_them_with_it(project, number):
     process = started([sys.executable, "-c", EMBEDDING], project)
     await in_a_call(project)
     process.send_signal(number)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == -number
     await until(lambda: not find_processes(0, f"TREE={project}"))

@@ -17,7 +17,7 @@ import rewriting
 from rewriting import ALL_WAYS, TOOLS, Writer, version_said
 from toolcrib import Runtime
 
-PATIENCE = 30
+PATIENCE = 60
 """Seconds after which a watch counts as stuck."""
 
 

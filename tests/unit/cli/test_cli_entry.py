@@ -54,7 +54,7 @@ def test_help_loads_neither_the_engine_nor_a_heavy_library():
         "print('loaded', [name for name in ('toolcrib.engine.runtime', 'jinja2', 'jsonschema', 'jsonschema_rs', 'yaml') if name in sys.modules])"
     )
     with process(code=code) as run:
-        out, _err = run.communicate(timeout=30)
+        out, _err = run.communicate(timeout=60)
     assert out.splitlines()[-1] == "loaded []"
 
 
@@ -64,7 +64,7 @@ def test_version_is_that_of_the_distribution(toolcrib):
 
 def test_python_m_toolcrib_is_the_command():
     with process(code="import runpy; runpy.run_module('toolcrib', run_name='__main__')") as run:
-        out, err = run.communicate(timeout=30)
+        out, err = run.communicate(timeout=60)
     assert (run.returncode, out) == (exit_codes.USAGE, "")
     assert "validate" in err
 
@@ -107,7 +107,7 @@ def test_ctrl_c_in_a_running_call_ends_the_process_quietly(write):
     with process("call", "slow", "--explain") as run:
         assert run.stderr.readline() == "plan:\n"
         run.send_signal(signal.SIGINT)
-        out, err = run.communicate(timeout=30)
+        out, err = run.communicate(timeout=60)
     assert (run.returncode, out) == (exit_codes.INTERRUPTED, "")
     assert err.endswith("interrupted\n")
     assert "Traceback" not in err
@@ -118,7 +118,7 @@ def test_a_reader_that_goes_away_leaves_no_trace():
     os.close(read)
     with process("schema", stdout=written) as run:
         os.close(written)
-        _out, err = run.communicate(timeout=30)
+        _out, err = run.communicate(timeout=60)
     assert (run.returncode, err) == (exit_codes.PROBLEMS, "")
 
 
@@ -126,7 +126,7 @@ def test_a_terminal_of_a_poor_encoding_gets_escapes(write, monkeypatch):
     write({"descriptors/umlaut.tool.yaml": "name: umlaut\ndescription: 東.\n"})
     monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
     with process("list") as run:
-        out, _err = run.communicate(timeout=30)
+        out, _err = run.communicate(timeout=60)
     assert (run.returncode, out.splitlines()[0]) == (0, "umlaut  unbound  \\u6771.")
 
 

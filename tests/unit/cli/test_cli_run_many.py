@@ -292,7 +292,7 @@ class Command:
     def interrupted(self) -> tuple[int, str, str]:
         """The exit code after Ctrl-C, which reaches the whole session as at a terminal, and what else was said."""
         os.killpg(self.process.pid, signal.SIGINT)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
 
 

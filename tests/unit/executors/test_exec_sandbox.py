@@ -78,7 +78,7 @@ def test_the_network_is_off_unless_it_is_declared(source):
         """
         import socket, sys
         try:
-            socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20).close()
+            socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=60).close()
             print("connected", end="")
         except OSError as error:
             print(type(error).__name__, end="")

@@ -173,7 +173,7 @@ ARGV = 'curl() { for word; do printf \'%s\\0\' "$word"; done; case "$*" in *@-*)
 
 def as_sent(command):
     """Method, URL, headers and body that curl takes from a command (see curl(1))."""
-    done = subprocess.run([SHELL, "-c", ARGV + command], capture_output=True, check=True, timeout=30).stdout
+    done = subprocess.run([SHELL, "-c", ARGV + command], capture_output=True, check=True, timeout=60).stdout
     words, left = [], done
     while left and not (words and words[-2:] == ["--data-binary", "@-"]):
         word, _zero, left = left.partition(b"\0")
@@ -315,13 +315,13 @@ def test_the_command_sends_the_same_request(made):
         command = curl_command(made._replace(scheme="http", host="127.0.0.1", port=port), SecretResolver({}))
         if CURL is not None:
             quiet = command.replace("curl \\", "curl --silent --disable --noproxy '*' \\", 1)
-            subprocess.run([SHELL, "-c", quiet], check=True, timeout=30, capture_output=True)
+            subprocess.run([SHELL, "-c", quiet], check=True, timeout=60, capture_output=True)
             return
         method, url, headers, body = as_sent(command)
         lines = [f"{method} /{url.split('/', 3)[3]} HTTP/1.1", f"Host: 127.0.0.1:{port}"]
         lines += [header.replace(";", ":") for header in headers if not header.endswith(":")]
         lines += [f"Content-Length: {len(body)}"] if body else []
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             connection.sendall("\r\n".join([*lines, "", ""]).encode() + body)
             connection.recv(100)
 

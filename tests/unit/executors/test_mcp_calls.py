@@ -104,7 +104,7 @@ async def counted(calling):
 
 async def until(calling, reached):
     """Ask the server what it counted until that is reached."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not reached(await counted(calling)):
             pass
 

@@ -24,7 +24,7 @@ def writes(path: str) -> int:
 
 def connects(port: int) -> str:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=20).close()
+        socket.create_connection(("127.0.0.1", port), timeout=60).close()
         return "connected"
     except OSError as error:
         return type(error).__name__

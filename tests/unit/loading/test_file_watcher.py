@@ -98,7 +98,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     """Run a test, and see that nothing is left behind."""
 
     async def alone() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await main
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

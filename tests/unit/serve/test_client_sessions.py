@@ -181,7 +181,7 @@ async def test_the_server_of_a_session_ends_with_it():
             session, _arguments = sessions.of_call("", {"session": handle}, {}, keeps_state=True)
             kin.append(json.loads((await session.call("kin")).value)[0])
             await clock.move(30)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while is_alive(kin[0]):
                 await RealClock().sleep(0.01)
         assert is_alive(kin[1])

@@ -21,7 +21,7 @@ def server(request):
 
 async def heard(calling, name):
     """The list of a server in which a tool has appeared."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while name not in (catalogue := await calling.executor.heard.get()).tools:
             pass
     return catalogue
@@ -32,7 +32,7 @@ async def listening(calling):
     number = 0
     await calling.call("register", {"name": "try-0"})
     await calling.executor.heard.get()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while calling.executor.heard.empty():
             number += 1
             await calling.call("register", {"name": f"try-{number}"})
@@ -104,7 +104,7 @@ async def test_a_list_that_can_not_be_read_again_is_told_in_the_log(caplog):
         await calling.call("echo")
         with caplog.at_level(logging.WARNING, "toolcrib"):
             await calling.call("register", {"name": "late", "broken": True})
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not caplog.records:
                     await calling.call("echo")
         told = "cannot refresh the tools of the server `sdk`: the shelf is broken"

@@ -49,7 +49,7 @@ class Wire:
 
     async def next(self) -> Any:
         """The next message; None at the end."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             async for item in self.read:
                 return item.message
         return None
@@ -437,7 +437,7 @@ async def test_what_nobody_takes_waits_in_the_pipe():
     link: Any = open_link(Server("talker", command=sys.executable, args=("-S", "-c", code)), world())
     async with link as streams:
         inbox = link._intake.inbox
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while inbox._held <= 1024 * 1024:
                 await RealClock().sleep(0.01)
         for _ in range(20):

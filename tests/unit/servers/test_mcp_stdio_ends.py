@@ -40,7 +40,7 @@ async def kin(streams: Any) -> list[int]:
     read, write = streams
     params = {"name": "kin", "arguments": {}}
     await write.send(SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=params)))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         answer = (await read.receive()).message
     return json.loads(answer.result["content"][0]["text"])
 
@@ -55,7 +55,7 @@ def runs(pid: int) -> bool:
 
 async def all_gone(pids: Iterable[int]) -> None:
     """Wait until none of them runs: only looking tells."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for pid in pids:
             while runs(pid):
                 await RealClock().sleep(0.01)
@@ -129,7 +129,7 @@ async def test_what_a_dead_server_left_is_ended_too():
         await write.send(
             SessionMessage(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/call", params=params))
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert [message async for message in read] == []
         assert link.ended == "exited with code 3"
         assert all(map(runs, started))
@@ -139,7 +139,7 @@ async def test_what_a_dead_server_left_is_ended_too():
 async def kin_by_environment(link: Any) -> list[int]:
     """The same, by the mark that they carry: both of them, and not the server."""
     child = link._child
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found := find_processes(child.pid, child.mark)) < 3:
             await RealClock().sleep(0.01)
     return [pid for pid in found if pid != child.pid]
@@ -321,7 +321,7 @@ async def test_where_strays_cannot_be_seen_the_group_ends():
             server_of(link), link._child.mark, signal.SIGKILL, running=True, sees_all=False
         )
         await all_gone([*started, server_of(link)])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             assert [message async for message in streams[0]] == []
     assert link.ended == "was terminated by signal SIGKILL"
 

@@ -614,6 +614,26 @@ FINER_CODES = (
     ),
     ("approvals_unusable", "unavailable", "The stored approvals are corrupt, newer or not private."),
     (
+        "journal_unusable",
+        "unavailable",
+        "The call must be recorded before it acts, and the journal is corrupt, newer, or cannot be written.",
+    ),
+    (
+        "idempotency_conflict",
+        "invalid_arguments",
+        "The idempotency key was used for another tool or other arguments.",
+    ),
+    (
+        "idempotency_wait",
+        "timeout",
+        "The earlier call with the same idempotency key did not end within the timeout of this one.",
+    ),
+    (
+        "result_not_kept",
+        "unavailable",
+        "The earlier call with the same idempotency key acted, but its result was not kept.",
+    ),
+    (
         "tool_policy",
         "needs_approval",
         "`ask` of the policy holds the call; in `details.approval` of a pending call.",

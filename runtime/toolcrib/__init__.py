@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         Approvals,
         InvalidEdit,
     )
+    from toolcrib.engine.call_journal import Journal, JournalError
     from toolcrib.engine.middleware.events import CallFinished, CallProgressed, CallStarted, Event
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.session import Session
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
     from toolcrib.scenarios import ScenarioReport, run_scenario, runs_of
     from toolcrib.security.access import AccessDecision, AccessViolation, ViolationLog
     from toolcrib.security.approvals import Answer, Approval, ApprovalRule, Pending, UnusableApprovals
+    from toolcrib.security.journal import JournalEntry, UnusableJournal
     from toolcrib.security.tool_policy import ToolPolicy
     from toolcrib.security.trust import Workspace
     from toolcrib.security.trust_needs import Need, make_need
@@ -193,6 +195,8 @@ _HOMES = {
         "Approvals",
         "InvalidEdit",
     ),
+    "engine.call_journal": ("Journal", "JournalError"),
+    "security.journal": ("JournalEntry", "UnusableJournal"),
     "security.approvals": ("Answer", "Approval", "ApprovalRule", "Pending", "UnusableApprovals"),
     "security.tool_policy": ("ToolPolicy",),
     "security.trust": ("Workspace",),
@@ -249,6 +253,9 @@ __all__ = [
     "InvalidArguments",
     "InvalidEdit",
     "InvalidResult",
+    "Journal",
+    "JournalEntry",
+    "JournalError",
     "Kinds",
     "LimitExceeded",
     "Middleware",
@@ -293,6 +300,7 @@ __all__ = [
     "UnknownOutcome",
     "UnmatchedMock",
     "UnusableApprovals",
+    "UnusableJournal",
     "Usage",
     "ViolationLog",
     "VirtualClock",

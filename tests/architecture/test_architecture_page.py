@@ -104,6 +104,6 @@ def test_the_owners_of_extras_are_those_of_the_linter(page, project, owners):
         (extra, IMPORTED_AS.get(name, name))
         for extra, texts in project["project"]["optional-dependencies"].items()
         for text in texts
-        for name in [re.split(r"[<>=~! ]", text)[0].replace("-", "_")]
+        for name in [re.split(r"[<>=~! \[]", text)[0].replace("-", "_")]
     }
     assert all(owners[package] == names(those) for package, _extra, those in told)

@@ -73,6 +73,12 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("approvals", "run", "a"),
         ("approvals", "revoke", "a"),
     ],
+    "journal": [
+        ("journal", "list"),
+        ("journal", "show", "1"),
+        ("journal", "export"),
+        ("journal", "resolve", "1", "--acted"),
+    ],
     "trust": [
         ("trust", "--dry-run"),
         ("trust", "--dry-run", "--json"),

@@ -59,6 +59,12 @@ from toolcrib.security.trust import Untrusted
     show_default=True,
     help="Seed for the values that mocks generate.",
 )
+@click.option(
+    "--idempotency-key",
+    metavar="KEY",
+    default="",
+    help="A repeated call with the same key gets the result of the first one, which the journal keeps.",
+)
 @passthrough_option
 @json_option
 @read_options
@@ -74,6 +80,7 @@ def command(
     explain: bool,
     verbose: bool,
     seed: int,
+    idempotency_key: str,
     passthrough: bool,
     as_json: bool,
     reading: ReadOptions,
@@ -92,7 +99,9 @@ def command(
     print_refusals(runtime)
     # Only the result goes to stdout, whatever the code of a Python tool prints.
     with redirected_stdout(), log_exchanges() if verbose else nullcontext():
-        result = asyncio.run(_answer(runtime, name, arguments, explain=explain, dry_run=dry_run))
+        result = asyncio.run(
+            _answer(runtime, name, arguments, explain=explain, dry_run=dry_run, key=idempotency_key)
+        )
     # A planned request is printed as it would be sent; other plans have no form of their own and are printed
     # as JSON.
     if dry_run and not as_json and planned_request(_plan(result)) is not None:
@@ -131,7 +140,7 @@ def print_result(result: Result, *, as_json: bool, worded: bool) -> int:
 
 
 async def _answer(
-    runtime: Runtime, name: str, arguments: dict[str, JSON], *, explain: bool, dry_run: bool
+    runtime: Runtime, name: str, arguments: dict[str, JSON], *, explain: bool, dry_run: bool, key: str
 ) -> Result:
     # `async with runtime` would start every MCP server; a call needs at most one of them.
     async with aclosing(runtime):
@@ -141,16 +150,16 @@ async def _answer(
                 _tell_plan(planned)
             if dry_run:
                 return planned
-        result = await _called(runtime, name, arguments)
+        result = await _called(runtime, name, arguments, key)
         if result.outcome is Outcome.NOT_FOUND and engine_of(runtime).undiscovered:
             # The tools of servers that were not queried yet may be near misses for the hint.
             await runtime.discover()
-            result = await _called(runtime, name, arguments)
+            result = await _called(runtime, name, arguments, key)
         return result
 
 
-async def _called(runtime: Runtime, name: str, arguments: dict[str, JSON]) -> Result:
-    async for event in runtime.stream(name, arguments):
+async def _called(runtime: Runtime, name: str, arguments: dict[str, JSON], key: str) -> Result:
+    async for event in engine_of(runtime).default_session.stream(name, arguments, idempotency_key=key):
         if isinstance(event, Result):
             return event
         _tell_event(event)

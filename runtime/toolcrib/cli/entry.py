@@ -77,6 +77,7 @@ VERBS: Mapping[str, Verb] = {
     "approvals": Verb(
         "approvals", "List and answer the calls that wait for approval, and revoke standing approvals."
     ),
+    "journal": Verb("journal", "List, show, export and resolve the calls that left the process."),
     "doctor": Verb(
         "doctor", "Show what is installed and active, where each value comes from, and what is wrong."
     ),

@@ -886,6 +886,7 @@ class CallContext(NamedTuple):
         services: The services of the runtime for Python tools; None for all other callees.
         approver: Asks a person in place if a call needs approval; None if nobody can be asked.
         annotate: Adds attributes to the span of the call, such as `server.address`; does nothing without a span.
+        idempotency_key: A repeated call with the same key gets the result of the first one; empty for none.
     """
 
     session: CallSession
@@ -901,6 +902,7 @@ class CallContext(NamedTuple):
     services: ToolServices | None = None
     approver: Approver | None = None
     annotate: Callable[[Mapping[str, str | int]], None] = lambda _attributes: None
+    idempotency_key: str = ""
 
     @property
     def http(self) -> httpx.AsyncClient:

@@ -10,7 +10,7 @@ from toolcrib.core.model import NO_ESTIMATE, Descriptor, Outcome
 from toolcrib.core.protocols import BoundTool, Executor, Middleware
 from toolcrib.engine.middleware import build_chain
 from toolcrib.engine.middleware.events import Observers
-from toolcrib.engine.middleware.layer import Approve, LayerContext, SharedState
+from toolcrib.engine.middleware.layer import Approve, LayerContext, SharedState, reaches_out
 from toolcrib.engine.session import BoundChain, Unavailable
 from toolcrib.engine.telemetry import NO_TELEMETRY, Telemetry
 from toolcrib.executors import Executors
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import logging
 
     from toolcrib.engine.access_control import ToolGate
+    from toolcrib.engine.call_journal import Journal
     from toolcrib.loading.budgets import Budget
     from toolcrib.registry.catalog import HiddenReason
     from toolcrib.security.access import AccessViolation
@@ -43,6 +44,10 @@ class Binder:
         budgets: Returns the budgets that count a tool.
         telemetry: Returns what is recorded of calls.
         secrets: Returns the secrets that were looked up so far; None if there are none.
+        journal: Returns the journal of the runtime; None if there is none.
+
+    Attributes:
+        keyed: Whether chains look for idempotency keys.
     """
 
     def __init__(
@@ -60,7 +65,9 @@ class Binder:
         budgets: Callable[[Descriptor], Sequence[Budget]] = lambda _tool: (),
         telemetry: Callable[[], Telemetry] = lambda: NO_TELEMETRY,
         secrets: Callable[[], Redactor | None] = lambda: None,
+        journal: Callable[[], Journal | None] = lambda: None,
     ) -> None:
+        self.keyed = False
         self._executors = executors
         self._middleware = middleware
         self._observers = observers
@@ -73,6 +80,7 @@ class Binder:
         self._budgets = budgets
         self._telemetry = telemetry
         self._secrets = secrets
+        self._journal = journal
         self._shared = SharedState()
 
     def chain(self, tool: Descriptor) -> BoundChain:
@@ -140,7 +148,17 @@ class Binder:
             budgets=self._budgets(tool),
             telemetry=self._telemetry(),
             secrets=self._secrets,
+            journal=self._journal_of(tool, bound),
+            keyed=self.keyed,
         )
+
+    def _journal_of(self, tool: Descriptor, bound: BoundTool) -> Journal | None:
+        """The journal that records the calls of a tool: those that leave the process, or all if it records mocks, too."""
+        if isinstance(bound, Unavailable):
+            return None
+        journal = self._journal()
+        outside = not self._executors.is_contained(tool.mode or "") or reaches_out(bound)
+        return journal if journal is not None and (outside or journal.mocks) else None
 
     def of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """Build the chain of a tool that is not offered: every call fails with the reason."""

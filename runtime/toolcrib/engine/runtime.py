@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.core.protocols import CallNext
     from toolcrib.engine.approvals import Approvals
+    from toolcrib.engine.call_journal import Journal
     from toolcrib.engine.discovery import Discovery
     from toolcrib.engine.middleware.layer import Answer
     from toolcrib.engine.python_modules import PythonModules
@@ -156,6 +157,7 @@ class Runtime:
         approvals: ApprovalStore | Path | str | None = None,
         approver: Approver | None = None,
         telemetry: Telemetry | None = None,
+        journal: Path | str | Literal[False] | None = None,
     ) -> None:
         """Create a runtime over a registry. Use `Runtime.open` to read tools from files.
 
@@ -183,6 +185,8 @@ class Runtime:
             approvals: The store of pending approvals, or its folder (default: in memory).
             approver: Asks a person in place if a call needs approval, unless the session has its own approver.
             telemetry: What is recorded of calls (default: `telemetry` of the project).
+            journal: The file of the journal of calls that leave the process, or the address of a PostgreSQL server
+                (`postgresql://...`). Default: none.
 
         Raises:
             ConfigurationError: An entry of `egress` or `origins` is invalid, `sandbox` is unknown, `client` is not
@@ -206,6 +210,7 @@ class Runtime:
                 approvals=approvals,
                 approver=approver,
                 telemetry=telemetry,
+                journal=journal,
             )
         )
 
@@ -239,6 +244,7 @@ class Runtime:
         approvals: ApprovalStore | Path | str | None = None,
         approver: Approver | None = None,
         telemetry: Telemetry | None = None,
+        journal: Path | str | Literal[False] | None = None,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk. Documents with errors are skipped and reported.
 
@@ -290,6 +296,9 @@ class Runtime:
                 state folder, so that approvals survive a restart).
             approver: Asks a person in place if a call needs approval, unless the session has its own approver.
             telemetry: What is recorded of calls (default: `telemetry` of the project).
+            journal: The file of the journal of calls that leave the process, or the address of a PostgreSQL server
+                (`postgresql://...`). False for none. Default: `journal` of the project, which is a file in the user's
+                state folder; without a project, none.
 
         Raises:
             DocumentError: `strict` is set and the documents have problems.
@@ -330,6 +339,7 @@ class Runtime:
             approvals=approvals,
             approver=approver,
             telemetry=telemetry,
+            journal=journal,
         )
         if strict and runtime.problems:
             raise DocumentError(runtime.problems)
@@ -394,11 +404,18 @@ class Runtime:
         """The calls that wait for a person, and standing approvals."""
         return self._engine.approvals
 
+    @property
+    def journal(self) -> Journal | None:
+        """The calls that left the process; None if they are not recorded."""
+        return self._engine.journal
+
     def resume(self, id: str) -> Coroutine[Any, Any, Result]:  # noqa: A002 -- matches `Pending.id`
         """Make an approved call in the default session. See `Session.resume`."""
         return self._main.resume(id)
 
-    def call(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Coroutine[Any, Any, Result]:
+    def call(
+        self, name: str, arguments: Mapping[str, JSON] | None = None, *, idempotency_key: str = ""
+    ) -> Coroutine[Any, Any, Result]:
         """Call a tool in the default session. See `Session.call`.
 
         Example:
@@ -407,6 +424,8 @@ class Runtime:
             ```
         """
         main = self._main
+        if idempotency_key != "":
+            return main.call(name, arguments, idempotency_key=idempotency_key)
         return main._call(name, arguments, main._context)  # noqa: SLF001 -- saves a frame, measurable in a mocked call
 
     def __getitem__(self, name: str) -> Callable[..., Coroutine[Any, Any, Result]]:
@@ -807,6 +826,7 @@ class Engine:
         approvals: ApprovalStore | Path | str | None = None,
         approver: Approver | None = None,
         telemetry: Telemetry | None = None,
+        journal: Path | str | Literal[False] | None = None,
     ) -> None:
         """Create an engine with the parameters of `Runtime`, plus the loaded project (`stock`) and `trust`.
 
@@ -825,6 +845,8 @@ class Engine:
         if telemetry is not None:
             telemetry.check()
         self._telemetry = telemetry
+        self._journal_place = journal
+        self._journal: tuple[object, Journal | None] | None = None  # opened for this place
         self._given = (stock or LoadedProject(registry))._replace(registry=registry)
         if servers:
             registry, stock = start_over(self._given, servers, self.executors)
@@ -846,6 +868,7 @@ class Engine:
             budgets=self._budgets_of,
             telemetry=lambda: self.telemetry,
             secrets=lambda: self.known_secrets,
+            journal=lambda: self.journal,
         )
         self.violations = ViolationLog()
         self._access: AccessControl | None = None
@@ -1286,6 +1309,49 @@ class Engine:
         return Approvals(self, store)
 
     @property
+    def journal(self) -> Journal | None:
+        """The calls that left the process; None if they are not recorded."""
+        place = self._journal_place
+        said = NOTHING if self.settings is None else self.settings.journal
+        if place is False or (place is None and (self._stock.project is None or said.get("store") == "off")):
+            return None
+        if self._journal is None or self._journal[0] != (place, said):
+            from toolcrib.engine.call_journal import open_journal  # noqa: PLC0415 -- few tools leave the process
+
+            self._close_journal()
+            self._journal = (place, said), open_journal(self, place, said, self._workspace)
+        return self._journal[1]
+
+    def journal_address(self, written: str) -> str:
+        """The address of the server of the project's journal, with its look-ups resolved.
+
+        Raises:
+            UnusableJournal: The project is not trusted, or a variable is missing.
+        """
+        from toolcrib.security.journal import UnusableJournal  # noqa: PLC0415 -- few projects have such a server
+        from toolcrib.security.secrets import MissingSecret  # noqa: PLC0415 -- as above
+
+        if not self.trust.trusts_settings():
+            raise UnusableJournal(
+                "the server of the journal is not contacted: the project is not trusted",
+                hint="run `toolcrib trust`",
+            )
+        try:
+            return self.world.secrets.fill(written, pointer="/journal")
+        except MissingSecret as error:
+            raise UnusableJournal(f"the address of the journal is incomplete: {error.message}") from None
+
+    def _close_journal(self) -> None:
+        if self._journal is not None and self._journal[1] is not None:
+            self._journal[1].close()
+
+    def use_keys(self) -> None:
+        """Let all chains look for idempotency keys from now on."""
+        if not self._binder.keyed:
+            self._binder.keyed = True
+            self._table.forget_chains()
+
+    @property
     def _workspace(self) -> str:
         """The folder of the project, or the paths that were opened: approvals belong to it."""
         if self._stock.project is not None:
@@ -1705,12 +1771,14 @@ class Engine:
         if self.servers:
             self._discovery.cancel()
         await self.executors.aclose()
+        self._close_journal()
 
     def close(self) -> None:
         """`aclose` for code without an event loop."""
         # Starting an event loop only to close nothing would cost more than the rest of a short command.
         if self._runner is None and self._watcher is None and self.executors.empty_handed:
             self.closed = True
+            self._close_journal()
             return
         from asyncio import Runner  # noqa: PLC0415 -- as above
 

@@ -203,6 +203,10 @@ class SessionHost(Protocol):
         """The calls that wait for a person."""
         ...
 
+    def use_keys(self) -> None:
+        """Let all chains look for idempotency keys from now on."""
+        ...
+
     async def discover_for(self, name: str) -> None:
         """List the servers, and import the modules, that must be known before a tool can be called."""
         ...
@@ -365,6 +369,7 @@ class Session:
         client: Client | None = None,
         correlation: str = "",
         approver: Approver | None = None,
+        idempotency_key: str = "",
     ) -> Coroutine[Any, Any, Result]:
         """Call a tool and return its result.
 
@@ -387,10 +392,13 @@ class Session:
             correlation: ID of the call in another system, such as a conversation (default: the session's).
                 Executors, clients and observers read it from the call's context.
             approver: Asks a person in place if the call needs approval (default: the session's approver).
+            idempotency_key: Names the call, such as a random UUID. A repeated call of the same caller and user with the
+                same key gets the stored result, and `meta.idempotency`.
 
         Raises:
             ClosedRuntime: The runtime was closed.
-            ConfigurationError: `name` is not a string, or `client` is not callable.
+            ConfigurationError: `name` is not a string, `client` is not callable, or the key is not a text of 1 to 255
+                printable characters.
             asyncio.CancelledError: The caller's task was cancelled.
         """
         if (
@@ -399,9 +407,13 @@ class Session:
             and client is None
             and not correlation
             and approver is None
+            and idempotency_key == ""
         ):  # almost every call
             return self._call(name, arguments, self._context)
-        return self._call(name, arguments, self._context_with(trace, grants, client, correlation, approver))
+        context = self._context_with(
+            trace, grants, client, correlation, approver, idempotency_key=idempotency_key
+        )
+        return self._call(name, arguments, context)
 
     def _context_with(
         self,
@@ -410,14 +422,22 @@ class Session:
         client: Client | None = None,
         correlation: str = "",
         approver: Approver | None = None,
+        *,
+        idempotency_key: str = "",
     ) -> CallContext:
         context = self._context
+        if idempotency_key != "":
+            from toolcrib.engine.call_journal import check_key  # noqa: PLC0415 -- few calls have a key
+
+            check_key(idempotency_key)
+            self._runtime.use_keys()
         return context._replace(
             trace=trace,
             grants=context.grants.union(grants),
             client=context.client if client is None else _checked(client),
             correlation=correlation or context.correlation,
             approver=context.approver if approver is None else approver,
+            idempotency_key=idempotency_key,
         )
 
     def call_at_once(
@@ -488,6 +508,7 @@ class Session:
         client: Client | None = None,
         correlation: str = "",
         approver: Approver | None = None,
+        idempotency_key: str = "",
     ) -> AsyncIterator[Progress | Partial | Result]:
         """Call a tool and yield its progress and partial results, then exactly one Result.
 
@@ -507,11 +528,14 @@ class Session:
             client: Fulfils the call if its tool is in mode `client` (default: the session's client).
             correlation: ID of the call in another system (default: the session's).
             approver: Asks a person in place if the call needs approval (default: the session's approver).
+            idempotency_key: As for `call`.
         """
         import asyncio  # noqa: PLC0415 -- a call that never waits needs none of it
 
         arrived: asyncio.Queue[Progress | Partial | None] = asyncio.Queue()
-        context = self._context_with(trace, grants, client, correlation, approver)
+        context = self._context_with(
+            trace, grants, client, correlation, approver, idempotency_key=idempotency_key
+        )
         context = context._replace(emit=arrived.put_nowait)
         task = asyncio.ensure_future(self._call(name, arguments, context))
         # The sentinel also ends the loop if the call raises or is cancelled.
@@ -549,7 +573,7 @@ class Session:
         approvals = self._runtime.approvals
         return None if approvals.standing(call, decision) is not None else approvals.hold(call, decision)
 
-    async def resume(self, id: str) -> Result:  # noqa: A002 -- matches `Pending.id`
+    async def resume(self, id: str, *, idempotency_key: str = "") -> Result:  # noqa: A002 -- matches `Pending.id`
         """Make a call that was held and is approved now, with the approved arguments.
 
         The call keeps its caller, user and correlation, and its arguments are validated and evaluated again. It is made
@@ -563,6 +587,7 @@ class Session:
 
         Args:
             id: The approval (`Pending.id`).
+            idempotency_key: As for `call`.
 
         Returns:
             The result of the call. It is `needs_approval` while nobody has answered, and `denied` with the code
@@ -577,7 +602,7 @@ class Session:
         if isinstance(claimed, Result):
             return claimed
         approval, arguments, grants = claimed
-        context = self._context._replace(
+        context = self._context_with(idempotency_key=idempotency_key)._replace(
             caller=approval.caller, user=approval.user, correlation=approval.correlation, grants=grants
         )
         return await self._call(approval.tool, arguments, context)

@@ -250,11 +250,21 @@ def _settings(stock: LoadedProject) -> Iterator[Need]:
         return
     place = project.origin.place
     yield from needs_of_settings(
-        project.egress, project.origins, sandbox=project.sandbox, user="project", place=place()
+        project.egress,
+        project.origins,
+        sandbox=project.sandbox,
+        journal=str(project.journal.get("store", "")),
+        user="project",
+        place=place(),
     )
     for name, profile in project.profiles.items():
         yield from needs_of_settings(
-            profile.egress, profile.origins, sandbox=profile.sandbox, user=f"profile {name}", place=place()
+            profile.egress,
+            profile.origins,
+            sandbox=profile.sandbox,
+            journal=str(profile.journal.get("store", "")),
+            user=f"profile {name}",
+            place=place(),
         )
 
 

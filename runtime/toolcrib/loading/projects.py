@@ -316,6 +316,7 @@ class Profile:
         budgets: Name of a budget -> the budget as written, or `off`.
         approvals: Settings of pending approvals, as written.
         telemetry: What is recorded of calls, as written.
+        journal: Settings of the journal, as written; a text is its `store`.
     """
 
     name: str
@@ -337,6 +338,7 @@ class Profile:
     budgets: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     approvals: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     telemetry: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    journal: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -364,6 +366,7 @@ class Project:
         deprecated: `show` or `hide` for deprecated tools.
         budgets: Name of a budget -> the budget as written.
         approvals: Settings of pending approvals, as written.
+        journal: Settings of the journal, as written; a text is its `store`.
         profile: Name of the default profile; empty for none.
         profiles: The profiles by name.
         fixture: The initial store of tools outside packs.
@@ -393,6 +396,7 @@ class Project:
     budgets: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     approvals: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     telemetry: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    journal: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
@@ -547,6 +551,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         budgets=MappingProxyType(dict(said.get("budgets", {}))),
         approvals=MappingProxyType(dict(said.get("approvals", {}))),
         telemetry=MappingProxyType(dict(said.get("telemetry", {}))),
+        journal=_journal(said),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry, origin) for name, entry in said.get("profiles", {}).items()}
@@ -584,11 +589,17 @@ def _profile(name: str, said: Mapping[str, Any], origin: Origin) -> Profile:
         budgets=MappingProxyType(dict(said.get("budgets", {}))),
         approvals=MappingProxyType(dict(said.get("approvals", {}))),
         telemetry=MappingProxyType(dict(said.get("telemetry", {}))),
+        journal=_journal(said),
     )
 
 
 def _allowed(said: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(said.get("egress", {}).get("allow", ()))
+
+
+def _journal(said: Mapping[str, Any]) -> Mapping[str, JSON]:
+    written = said.get("journal", {})
+    return MappingProxyType({"store": written} if isinstance(written, str) else dict(written))
 
 
 def _origins(said: Mapping[str, Any]) -> Mapping[str, str]:
@@ -702,11 +713,12 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     # First, so that `enable` can offer single tools of a hidden kind.
     switches[:0] = [(("*",), False, place, flag) for flag, place in hides.items() if place]
     budgets = _placed(project.budgets, partial(where.of_project, "budgets"))
-    approvals, telemetry = dict(project.approvals), dict(project.telemetry)
+    approvals, telemetry, journal = dict(project.approvals), dict(project.telemetry), dict(project.journal)
     for part in project.lineage(profile):
         budgets |= _placed(part.budgets, partial(where.of_profile, part, "budgets"))
         approvals |= part.approvals
         telemetry |= part.telemetry
+        journal |= part.journal
     known = {each.name: each.tools for each in project.toolsets}
     tools = known.get(toolset, ())
     return Settings(
@@ -728,6 +740,7 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         approvals,
         sandbox,
         telemetry,
+        journal,
     )
 
 

@@ -46,6 +46,7 @@ class Settings(NamedTuple):
         approvals: Settings of pending approvals, as written.
         sandbox: Where programs run: `bubblewrap` or `none`; empty if not configured.
         telemetry: What is recorded of calls, as written.
+        journal: Settings of the journal, as written; `store` is `off` or the address of a server.
     """
 
     profile: str
@@ -66,9 +67,10 @@ class Settings(NamedTuple):
     approvals: Mapping[str, JSON] = NOTHING
     sandbox: str = ""
     telemetry: Mapping[str, JSON] = NOTHING
+    journal: Mapping[str, JSON] = NOTHING
 
 
-NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", (), {}, {}, "", {})
+NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", (), {}, {}, "", {}, {})
 """The settings outside projects."""
 
 

@@ -342,14 +342,21 @@ def needs_of_other_mode(mode: str, block: JSON, *, user: str, place: str) -> Ite
 
 
 def needs_of_settings(
-    egress: Iterable[str], origins: Mapping[str, str], *, sandbox: str = "", user: str, place: str = ""
+    egress: Iterable[str],
+    origins: Mapping[str, str],
+    *,
+    sandbox: str = "",
+    journal: str = "",
+    user: str,
+    place: str = "",
 ) -> Iterator[Need]:
-    """Yield the network access and the missing sandbox that a project or profile grants to all tools.
+    """Yield the network access and the missing sandbox that a project or profile grants to all tools, and its journal.
 
     Args:
         egress: Hosts and addresses that are permitted although they are not public.
         origins: Origin as written -> the origin that replaces it.
         sandbox: Where programs run: `none` lets them run as ordinary processes.
+        journal: Where calls are recorded: the address of a server gets the arguments of all calls.
         user: `project`, or the profile: `profile ci`.
         place: `file:line` of the project or profile.
     """
@@ -359,6 +366,11 @@ def needs_of_settings(
         yield make_need("contact", instead, to=f"in place of {written}", user=user, place=place)
     if sandbox == "none":
         yield make_need("start", "every program", details=["without a sandbox"], user=user, place=place)
+    if "://" in journal:
+        server = origin_text(journal)
+        yield make_need("contact", server, details=["records all calls"], user=user, place=place)
+        for variable in look_ups(journal):
+            yield make_need("read", variable.text, to=server, user=user, place=place)
 
 
 _NO_MODEL: Final = frozenset({"scripted", "direct", "none"})

@@ -74,6 +74,8 @@ COMMANDS = (
     "serve mcp --help",
     "approvals list",
     "approvals list --json",
+    "journal list",
+    "journal list --json",
     "trust --dry-run",
     "trust --yes",
     "trust list",

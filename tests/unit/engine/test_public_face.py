@@ -21,6 +21,7 @@ FACE = {
     "discover",
     "dry_run",
     "enable",
+    "journal",
     "observe",
     "open",
     "packs",

@@ -77,6 +77,14 @@ def _asking(context: LayerContext) -> bool:
     return any(budget.asks for budget in context.budgets) or getattr(context.bound, "asks", False)
 
 
+def _keyed(context: LayerContext) -> bool:
+    return context.keyed
+
+
+def _journalled(context: LayerContext) -> bool:
+    return context.journal is not None
+
+
 def _failing(context: LayerContext) -> bool:
     return bool(context.tool.faults)
 
@@ -108,10 +116,12 @@ LAYERS: Final = (
     LayerEntry("approval", _asking),  # outside `deadline`: a person may take longer than the tool
     LayerEntry("cache", _reaching),  # outside `limits`: a cached result needs no slot
     LayerEntry("deadline", _waiting, trusts=True),  # one deadline for the queue and all attempts
+    LayerEntry("idempotency", _keyed),  # outside `limits`: a stored result spends nothing
     LayerEntry("limits", _limited),  # outside `retry`: all attempts of a call share one slot
     LayerEntry(
         "budget", _budgeted
     ),  # inside `limits`: a refused call reserves nothing; all attempts are one call
+    LayerEntry("journal", _journalled, keeps=True),  # inside `budget`: records only calls that are made
     LayerEntry("retry", _reaching),
     LayerEntry("circuit_breaker", _limited),  # inside `retry`: counts each attempt
     LayerEntry("attempts", _recorded),  # inside `circuit_breaker`: what it refuses is no attempt

@@ -24,6 +24,7 @@ from toolcrib.schema.validation.json_values import DEPTH
 
 if TYPE_CHECKING:
     from toolcrib.engine.access_control import ToolGate
+    from toolcrib.engine.call_journal import Journal
     from toolcrib.engine.middleware.events import Observers
     from toolcrib.loading.budgets import Budget
     from toolcrib.security.access import AccessDecision, AccessViolation
@@ -58,6 +59,8 @@ class LayerContext(NamedTuple):
         budgets: The budgets that count the tool.
         telemetry: What is recorded of calls.
         secrets: Returns the secrets that were looked up so far; None if there are none.
+        journal: Records the calls of the tool; None if they are not recorded.
+        keyed: Whether calls with an idempotency key were made on the runtime.
     """
 
     tool: Descriptor
@@ -71,6 +74,8 @@ class LayerContext(NamedTuple):
     budgets: Sequence[Budget] = ()
     telemetry: Telemetry = NO_TELEMETRY
     secrets: Callable[[], Redactor | None] = lambda: None
+    journal: Journal | None = None
+    keyed: bool = False
 
     @property
     def reaching(self) -> Reaching:

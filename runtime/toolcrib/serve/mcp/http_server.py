@@ -44,6 +44,7 @@ _ALLOWED_HEADERS: Final = frozenset(
         "accept",
         "authorization",
         "content-type",
+        "idempotency-key",
         "last-event-id",
         "mcp-method",
         "mcp-name",

@@ -84,6 +84,7 @@ class CallsInFlight:
         report: Report | None,
         *,
         approver: Approver | None = None,
+        key: str = "",
     ) -> Result:
         """Call a tool.
 
@@ -94,25 +95,28 @@ class CallsInFlight:
             trace: Trace headers to pass on.
             report: Receives progress; None if the client did not ask for it.
             approver: Asks the client's user if the call needs approval; None if it cannot.
+            key: The idempotency key of the call; empty for none.
         """
         if self.ending:
             return _ENDING
         if report is None:
-            # A tool that never waits needs no task.
-            at_once = session.call_at_once(name, arguments, trace=trace)
+            # A tool that never waits needs no task, but a repeated call may wait for the first one.
+            at_once = None if key else session.call_at_once(name, arguments, trace=trace)
             if at_once is not None:
                 return at_once
-            task = asyncio.ensure_future(session.call(name, arguments, trace=trace, approver=approver))
+            call = session.call(name, arguments, trace=trace, approver=approver, idempotency_key=key)
+            task = asyncio.ensure_future(call)
         else:
-            events = session.stream(name, arguments, trace=trace, approver=approver)
+            events = session.stream(name, arguments, trace=trace, approver=approver, idempotency_key=key)
             task = asyncio.ensure_future(_watched(events, report))
         return await self._ended_by(task)
 
-    async def resume(self, session: Session, approval: str) -> Result:
+    async def resume(self, session: Session, approval: str, key: str = "") -> Result:
         """Make an approved call."""
-        return (
-            _ENDING if self.ending else await self._ended_by(asyncio.ensure_future(session.resume(approval)))
-        )
+        if self.ending:
+            return _ENDING
+        call = session.resume(approval, idempotency_key=key)
+        return await self._ended_by(asyncio.ensure_future(call))
 
     async def _ended_by(self, task: asyncio.Task[Result]) -> Result:
         # The SDK cancels the waiting coroutine again and again until it ends. The call runs in a task of its
@@ -198,6 +202,15 @@ TOOLSET: Final = "toolcrib.toolset"
 
 PRINCIPAL: Final = "toolcrib.principal"
 """Key of the client's principal in the scope of an HTTP request."""
+
+IDEMPOTENCY_KEY: Final = "dev.toolcrib/idempotency-key"
+"""Key in `_meta` of the idempotency key of a call."""
+
+KEY_HEADER: Final = b"idempotency-key"
+"""HTTP header of the idempotency key of a call."""
+
+LONGEST_KEY: Final = 200
+"""Maximum length of a client's idempotency key, in characters."""
 
 FRESH_CHANGING: Final = 5_000
 """How long clients may cache the list if it can change, in ms; subscribers are notified immediately."""
@@ -358,6 +371,7 @@ class ToolServer:
     ) -> Result:
         meta: Mapping[str, Any] = ctx.meta or NOTHING
         report = ctx.session.report_progress if meta.get("progress_token") is not None else None
+        key = _key_of(ctx, meta)
         if not _is_modern(ctx):
             if META_KEY in meta:
                 raise MCPError(
@@ -366,7 +380,9 @@ class ToolServer:
                 )
             approver = FormApprover(ctx) if can_elicit(ctx) else None
             session = self._session(ctx)
-            return await self.calls.run(session, name, arguments, _trace_of(meta), report, approver=approver)
+            return await self.calls.run(
+                session, name, arguments, _trace_of(meta), report, approver=approver, key=key
+            )
         principal = _principal_of(ctx)
         if listing.adds(name):
             return _NO_ARGUMENTS if arguments else self._clients.open(principal)
@@ -380,8 +396,8 @@ class ToolServer:
             return found
         session, arguments = found
         if approval:
-            return await self.calls.resume(session, approval)
-        return await self.calls.run(session, name, arguments, _trace_of(meta), report)
+            return await self.calls.resume(session, approval, key)
+        return await self.calls.run(session, name, arguments, _trace_of(meta), report, key=key)
 
     def answers_at_once(self, name: str, arguments: JSON) -> bool:
         """Whether a call never waits. Its tool, under a name that clients use, was called before."""
@@ -552,6 +568,26 @@ def _unknown(name: str, listing: ToolListing) -> MCPError:
     shown = shown if len(shown) <= 128 else f"{shown[:128]}…"
     near = listing.near(shown)
     return MCPError(INVALID_PARAMS, f"Unknown tool: {shown}", {"didYouMean": near} if near else None)
+
+
+def _key_of(ctx: Context, meta: Mapping[str, Any]) -> str:
+    """The idempotency key of a call, from `_meta` or the HTTP header; empty for none."""
+    headers = [] if ctx.request is None else ctx.request.scope.get("headers", [])
+    # draft-ietf-httpapi-idempotency-key-header: the value is a string in quotes; many clients send none.
+    given = [value.decode("latin-1").strip('"') for name, value in headers if name == KEY_HEADER]
+    given += [meta[IDEMPOTENCY_KEY]] if IDEMPOTENCY_KEY in meta else []
+    if not given:
+        return ""
+    key = given[0]
+    if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
+        raise MCPError(
+            INVALID_PARAMS, f"{IDEMPOTENCY_KEY} must be a text of 1 to {LONGEST_KEY} printable characters"
+        )
+    if any(other != key for other in given):
+        raise MCPError(INVALID_PARAMS, f"{IDEMPOTENCY_KEY} and the header Idempotency-Key differ; send one")
+    # All clients have the same caller: a key belongs to the token that was presented with it.
+    principal = _principal_of(ctx)
+    return f"{principal}/{key}" if principal else key
 
 
 def _trace_of(meta: Mapping[str, Any]) -> Mapping[str, str]:

@@ -48,7 +48,14 @@ from toolcrib.serve.mcp.options import (
     Say,
 )
 from toolcrib.serve.mcp.sdk_connection import check_connections
-from toolcrib.serve.mcp.server import PRINCIPAL, TOOLSET, ToolServer, notify_changes
+from toolcrib.serve.mcp.server import (
+    IDEMPOTENCY_KEY,
+    KEY_HEADER,
+    PRINCIPAL,
+    TOOLSET,
+    ToolServer,
+    notify_changes,
+)
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages
 
 if TYPE_CHECKING:
@@ -81,7 +88,7 @@ def _never_waits(message: JSON, at_once: Callable[[str, JSON], bool]) -> bool:
     if not isinstance(params, dict):
         return False
     meta = params.get("_meta")
-    if isinstance(meta, dict) and "progressToken" in meta:
+    if isinstance(meta, dict) and ("progressToken" in meta or IDEMPOTENCY_KEY in meta):
         return False
     if message.get("method") == "tools/list":
         return True
@@ -187,7 +194,9 @@ class McpApp:
     async def _reply(self, message: JSON, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that may pass, in the form that suits it."""
         session, by_handshake = _session_of(scope["headers"]), _is_handshake(scope["headers"])
-        if (session is not None or not by_handshake) and _never_waits(message, self._answers_at_once):
+        keyed = any(name == KEY_HEADER for name, _value in scope["headers"])
+        at_once = not keyed and _never_waits(message, self._answers_at_once)
+        if at_once and (session is not None or not by_handshake):
             if session is not None and by_handshake and self._is_immediate(message, session, scope):
                 await self._answer(message, session, scope, send)
                 return

@@ -321,19 +321,20 @@ class Executors:
                 await release(session_id)
 
     async def aclose(self) -> None:
-        """Close every executor that was created. An executor that is used again is created anew.
+        """Close every executor that was created, all at the same time. An executor that is used again is created anew.
+
+        Cancelling it cancels the closing of each, which then ends its processes without a grace period.
 
         Raises:
             ExceptionGroup: The exceptions of executors that failed to close; the others are closed.
         """
         # Emptied before the first await: a call that arrives meanwhile must not get a closing executor.
         made, self._made = self._made, {}
-        errors: list[Exception] = []
-        for executor in made.values():
-            try:
-                await executor.aclose()
-            except Exception as error:  # noqa: BLE001 -- one failure must not keep the others open
-                errors.append(error)
+        import asyncio  # noqa: PLC0415 -- already imported where a coroutine is awaited
+
+        closing = (executor.aclose() for executor in made.values())
+        ended = await asyncio.gather(*closing, return_exceptions=True)
+        errors = [error for error in ended if isinstance(error, Exception)]
         if errors:
             raise ExceptionGroup("cannot close all executors", errors)
 

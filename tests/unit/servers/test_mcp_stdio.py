@@ -704,3 +704,36 @@ def test_logs_of_others_are_left_alone(caplog):
     told = [record.message for record in caplog.records]
     assert told == ["of the SDK's session, or of an application", "of the SDK"]
     assert logging.getLogger("mcp").level == logging.NOTSET
+
+
+STUBBORN = """
+import pathlib, signal, sys, time
+told = pathlib.Path(sys.argv[1])
+signal.signal(signal.SIGTERM, lambda *_: told.joinpath("asked").touch())
+told.joinpath("ready").touch()
+while True:
+    time.sleep(1)
+"""
+
+
+async def test_a_server_is_killed_without_being_asked_if_its_task_is_cancelled(tmp_path):
+    """As at the end of the event loop after a second signal. Otherwise a server that ignores the end of its stdin gets SIGTERM."""
+    link = open_link(
+        Server("stubborn", command=sys.executable, args=("-c", STUBBORN, str(tmp_path))), world()
+    )
+    entered = asyncio.Event()
+
+    async def hold() -> None:
+        async with link:
+            entered.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(hold())
+    async with asyncio.timeout(60):
+        await entered.wait()
+        while not (tmp_path / "ready").exists():
+            await asyncio.wait([task], timeout=0.05)
+        task.cancel()
+        await asyncio.wait([task])
+    assert task.cancelled()
+    assert not (tmp_path / "asked").exists()

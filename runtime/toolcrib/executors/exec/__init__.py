@@ -139,8 +139,7 @@ class ExecExecutor:
         """End all programs."""
         everything = [*self._running.values(), *self._retired]
         self._running, self._retired = {}, []
-        for each in everything:
-            await each.aclose()
+        await asyncio.gather(*(each.aclose() for each in everything))
         while self._ending:
             await asyncio.wait(self._ending)
 

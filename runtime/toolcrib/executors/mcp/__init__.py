@@ -159,8 +159,10 @@ class McpExecutor:
         """Stop every server."""
         everything = self._all()
         self._in_use, self._retired = None, []
-        for connections in everything:
-            await connections.aclose()
+        if everything:
+            import asyncio  # noqa: PLC0415 -- few runtimes have servers
+
+            await asyncio.gather(*(connections.aclose() for connections in everything))
 
     def _all(self) -> list[ServerPool]:
         return [*self._retired, *([] if self._in_use is None else [self._in_use])]

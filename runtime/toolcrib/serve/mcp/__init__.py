@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from toolcrib.core.dependencies import UNSUPPORTED_VERSION, missing_import
 from toolcrib.core.errors import ConfigurationError
+from toolcrib.serve.mcp.lifecycle import opened
 from toolcrib.serve.mcp.options import (
     CertificateFiles,
     ClientLimits,
@@ -52,8 +53,8 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
 
     # Entering the runtime imports Python sources and hooks, whose code may print.
     with stdio.StdioPipes.claimed() as pipes:
-        async with runtime:
-            await stdio.serve_stdio(runtime, options, say, pipes)
+        async with opened(runtime) as shutdown:
+            await stdio.serve_stdio(runtime, options, say, pipes, shutdown)
     if pipes.error is not None:
         raise StdoutError(*pipes.error.args)
 
@@ -75,8 +76,8 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
     with _of_the_extra():
         from toolcrib.serve.mcp.streamable_http import serve_http as serve  # noqa: PLC0415 -- an extra; slow to import
 
-    async with runtime:
-        await serve(runtime, options, address.checked(), say)
+    async with opened(runtime) as shutdown:
+        await serve(runtime, options, address.checked(), say, shutdown)
 
 
 def _check(runtime: Runtime, options: Options) -> None:

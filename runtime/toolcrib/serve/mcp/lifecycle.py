@@ -7,10 +7,10 @@ import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.engine import engine_of
 from toolcrib.serve.mcp.options import Options
@@ -74,8 +74,10 @@ class Shutdown:
         try:
             yield
         finally:
-            for number, listener in before.items():
-                signal.signal(number, listener)
+            # After a second signal the process is about to exit, and a third one must not print a traceback of its end.
+            if not self.hurried.is_set():
+                for number, listener in before.items():
+                    signal.signal(number, listener)
 
     def _heard(self, _number: int, _frame: FrameType | None) -> None:
         if self.hurried.is_set():
@@ -88,6 +90,34 @@ class Shutdown:
         if self.asked.is_set():
             self.hurried.set()
         self.asked.set()
+
+    async def unless_hurried(self, work: Coroutine[Any, Any, None]) -> None:
+        """Wait for a coroutine; cancel it if the server must stop immediately."""
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self.hurried.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()  # no effect on a finished task
+            await asyncio.wait(tasks)
+        if not tasks[0].cancelled():
+            tasks[0].result()
+
+
+@asynccontextmanager
+async def opened(runtime: Runtime) -> AsyncIterator[Shutdown]:
+    """Enter a runtime. From then on signals ask the server to stop; the second one also stops the closing of the runtime.
+
+    What is left then is cancelled with the event loop, and processes are killed.
+    """
+    # Until it is open, Ctrl-C ends the command at once: there are no calls to wait for.
+    await runtime.__aenter__()
+    shutdown = Shutdown()
+    with shutdown.by_signals():
+        try:
+            yield shutdown
+        finally:
+            await shutdown.unless_hurried(runtime.aclose())
 
 
 YOUNG: Final = 10_000

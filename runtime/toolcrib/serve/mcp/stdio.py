@@ -194,7 +194,9 @@ CLOSING: Final = 2.0
 _LISTEN: Final = "subscriptions/listen"
 
 
-async def serve_stdio(runtime: Runtime, options: Options, say: Say, pipes: StdioPipes) -> None:
+async def serve_stdio(
+    runtime: Runtime, options: Options, say: Say, pipes: StdioPipes, shutdown: Shutdown
+) -> None:
     """Serve the client at the other end of stdin and stdout until it disconnects or a signal arrives.
 
     Args:
@@ -202,11 +204,11 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say, pipes: Stdio
         options: Which tools are served, and how.
         say: Prints a line for the user, on stderr.
         pipes: stdin and stdout. If stdout cannot be written to, serving ends, and `pipes.error` has the reason.
+        shutdown: The requests to stop.
     """
     server = ToolServer(runtime, options)
     server.pages = EncodedPages()
-    shutdown = Shutdown()
-    with shutdown.by_signals(), anyio.CancelScope() as scope:
+    with anyio.CancelScope() as scope:
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
         say(opening_line(runtime, options, "over stdio"))

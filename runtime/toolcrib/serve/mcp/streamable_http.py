@@ -437,7 +437,9 @@ def _with_length(start: Message, length: int) -> Message:
     return {**start, "headers": [*told, (b"content-length", str(length).encode())]}
 
 
-async def serve_http(runtime: Runtime, options: Options, address: ListenAddress, say: Say) -> None:
+async def serve_http(
+    runtime: Runtime, options: Options, address: ListenAddress, say: Say, shutdown: Shutdown
+) -> None:
     """Serve until a signal arrives, and let calls in flight finish.
 
     Args:
@@ -445,6 +447,7 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
         options: Which tools are served, and how.
         address: Where to listen, and which clients may call.
         say: Prints a line for the user: the address, reloads, warnings.
+        shutdown: The requests to stop.
 
     Raises:
         ConfigurationError: The address cannot be listened on or needs a (longer) token, the certificate is unusable, or a
@@ -472,25 +475,23 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
             listener.close()
         raise
     server = HttpServer(app, limits, tls, say, timed=untimed is None)
-    shutdown = Shutdown()
-    with shutdown.by_signals():
-        # The order matters: sessions end first, then the connections that wait for their answers.
-        async with (
-            server.closed_at_last(),
-            app.sessions.run(),
-            notify_changes(runtime, tool_server, options, say),
-        ):
-            await server.listen(listeners, shutdown)
-            shared = options.sessions == "principal" and not address.tokens
-            say(opening_line(runtime, options, f"at {_url(address, ports[0])}", shared=shared))
-            for warning in (*untold, *app.warnings(), *_warnings(address, limits)):
-                say(warning)
-            await shutdown.asked.wait()
-            server.stop_listening()
-            cut = await tool_server.calls.drained(options.drain, shutdown.hurried)
-            if cut:
-                say(f"cancelled {cut} call{'' if cut == 1 else 's'} in flight")
-            tool_server.close()
+    # The order matters: sessions end first, then the connections that wait for their answers.
+    async with (
+        server.closed_at_last(),
+        app.sessions.run(),
+        notify_changes(runtime, tool_server, options, say),
+    ):
+        await server.listen(listeners, shutdown)
+        shared = options.sessions == "principal" and not address.tokens
+        say(opening_line(runtime, options, f"at {_url(address, ports[0])}", shared=shared))
+        for warning in (*untold, *app.warnings(), *_warnings(address, limits)):
+            say(warning)
+        await shutdown.asked.wait()
+        server.stop_listening()
+        cut = await tool_server.calls.drained(options.drain, shutdown.hurried)
+        if cut:
+            say(f"cancelled {cut} call{'' if cut == 1 else 's'} in flight")
+        tool_server.close()
 
 
 def _warnings(address: ListenAddress, limits: ClientLimits) -> Iterator[str]:

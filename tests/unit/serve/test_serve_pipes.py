@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from holding import opened
 from toolcrib.serve.mcp import Options
+from toolcrib.serve.mcp.lifecycle import Shutdown
 from toolcrib.serve.mcp.stdio import OversizedLine, StdioPipes, serve_stdio
 
 LINES = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=12)
@@ -92,7 +93,7 @@ async def test_a_response_may_arrive_before_its_request_counts_as_written(tmp_pa
         async with asyncio.timeout(60), opened(tmp_path) as runtime:
             pipes = EarlyResponse(source, target)
             serving = asyncio.create_task(
-                serve_stdio(runtime, Options(watch=False), lambda _line: None, pipes)
+                serve_stdio(runtime, Options(watch=False), lambda _line: None, pipes, Shutdown())
             )
             client = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "client", "version": "1"}}
             send(id=1, method="initialize", params={**client, "capabilities": {"elicitation": {}}})

@@ -273,7 +273,7 @@ class ProcessMonitor:
             self._timer = asyncio.get_running_loop().call_later(LOOK, self._look)
 
     def stop(self, *, runs: bool) -> ProcessUsage:
-        """Stop measuring, and return the largest values that were measured.
+        """Measure a last time, and return the largest values that were measured.
 
         Args:
             runs: Whether the process still runs: the ID of one that has ended may belong to another one.
@@ -281,7 +281,11 @@ class ProcessMonitor:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        return self.peak.joined(self._measured()) if runs else self.peak
+        if runs:
+            self.peak = self.peak.joined(self._measured())
+            # The peak of the memory also tells what was freed again since the last look.
+            self.exceeded = self.exceeded or exceeded_limit(self.peak, self._limits)
+        return self.peak
 
     def _measured(self) -> ProcessUsage:
         return measure_processes(self._pid, wrappers=self._wrappers).since(self._before)

@@ -39,6 +39,8 @@ for line in sys.stdin:
     if do == "grow":
         kept = b"1" * (200 << 20)
         sys.stdin.read()
+    if do == "spike":
+        b"1" * (48 << 20)
     if do == "flood":
         while True:
             sys.stdout.write("x" * 65536)
@@ -157,6 +159,13 @@ def test_limits_apply_to_the_calls_of_a_program():
     assert grown.error.details["measured"] > 64 << 20
     assert next_one.outcome is Outcome.OK
     assert 0 < next_one.usage.memory < 64 << 20
+
+
+def test_what_is_freed_between_two_measurements_counts_when_the_call_ends():
+    spiked, next_one = answers({"do": "spike"}, {"n": 1}, limits={"memory": "32MiB"})
+    assert (spiked.outcome, spiked.error.code) == (Outcome.LIMIT_EXCEEDED, "memory_exceeded")
+    assert spiked.usage.memory > 32 << 20
+    assert next_one.outcome is Outcome.OK
 
 
 def test_an_endless_line_is_too_large():

@@ -114,6 +114,9 @@ async def hanging_async(marker: str) -> int:
     Path(marker).write_text(f"{os.getpid()}")
     await asyncio.sleep(600)
 
+def writing(path: str, size: int) -> int:
+    return Path(path).write_bytes(bytes(size))
+
 def hungry(mib: int) -> int:
     kept = [bytes([1]) * (1 << 20) for _ in range(mib)]
     while len(kept) > 1:
@@ -606,6 +609,19 @@ def test_a_memory_limit_ends_the_worker_and_tells_what_it_used(module):
     details = result.error.details
     assert (details["limit"], details["memory"], details["may_have_acted"]) == ("memory", 200 << 20, True)
     assert details["measured"] > 200 << 20
+
+
+def test_what_a_call_used_since_the_last_measurement_counts_when_it_ends(module, tmp_path):
+    file = str(tmp_path / "written")
+
+    async def calls():
+        async with tools(tool(module, "writing", f"limits: {{written_bytes: 4MiB}}\n{OPEN}")) as runtime:
+            return [await runtime.call("writing", {"path": file, "size": size << 20}) for size in (1, 8, 1)]
+
+    modest, result, next_one = asyncio.run(calls())
+    assert (modest.value, next_one.value) == (1 << 20, 1 << 20)
+    assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "written_bytes_exceeded")
+    assert result.error.details["measured"] > 4 << 20
 
 
 def test_a_worker_gets_secrets_only_from_the_runtime(module, monkeypatch, caplog):

@@ -111,7 +111,10 @@ class RunningProgram:
         """What the process used for the call that has just ended; unknown while it runs others."""
         if self._monitor is None or self._waiting:
             return ProcessUsage()
-        return self._monitor.stop(runs=self.child.code is None)
+        used = self._monitor.stop(runs=self.child.code is None)
+        if self._monitor.exceeded is not None:
+            self._over_limit()
+        return used
 
     def kill(self) -> None:
         """Kill the process and everything that it started, without waiting."""
@@ -261,7 +264,12 @@ class _ProgramKeeper:
                     program.kill()
                     self._drop(program)
                 raise
-            return with_use(self._result(answer), program.used())
+            used = program.used()
+            if program.exceeded is not None:
+                result = exceeded_result(self._text, self._tool, program.exceeded)
+                self._drop(program)
+                return with_use(result, used)
+            return with_use(self._result(answer), used)
 
     async def _ready(self) -> RunningProgram:
         async with self._starting:

@@ -270,8 +270,14 @@ class WorkerProcess:
                 continue
             reply, self._reply = self._reply, None
             self._measured()
-            if reply is not None and not reply.done():
+            if self._monitor is not None and self._monitor.exceeded is not None:
+                self._over_limit()
+            if reply is None or reply.done():
+                continue
+            if self.failure is None:
                 reply.set_result(message)
+            else:
+                reply.set_exception(self.failure)
 
     def _silent(self) -> None:
         """Called when the process exits or its output ends."""

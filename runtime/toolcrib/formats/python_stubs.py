@@ -78,7 +78,7 @@ class DocumentState(NamedTuple):
 def changed_documents(stub: str, documents: Mapping[str, tuple[int, str]]) -> list[str]:
     """The documents that have changed since a stub was written; absent ones are not reported.
 
-    Contents are read only if the size is the same and the document is newer than the stub.
+    Times are not compared: in a fresh clone, a stub that nobody wrote again is as new as the documents.
 
     Args:
         stub: Path of the module.
@@ -88,15 +88,11 @@ def changed_documents(stub: str, documents: Mapping[str, tuple[int, str]]) -> li
     found = []
     for name, (size, digest) in documents.items():
         path = os.path.join(folder, name)
-        # Where the module is deployed alone, there is nothing to compare; in a zip file, not even the module.
+        # Where the module is deployed alone, there is nothing to compare.
         with suppress(OSError):
-            state = os.stat(path)
-            if state.st_size != size:
-                found.append(name)
-            elif state.st_mtime_ns > os.stat(stub).st_mtime_ns:
-                with open(path, "rb") as file:
-                    if DocumentState.of(file.read()).digest != digest:
-                        found.append(name)
+            with open(path, "rb") as file:
+                if DocumentState.of(file.read()) != (size, digest):
+                    found.append(name)
     return found
 
 

@@ -89,10 +89,9 @@ def changed_documents(stub: str, documents: Mapping[str, tuple[int, str]]) -> li
     for name, (size, digest) in documents.items():
         path = os.path.join(folder, name)
         # Where the module is deployed alone, there is nothing to compare.
-        with suppress(OSError):
-            with open(path, "rb") as file:
-                if DocumentState.of(file.read()) != (size, digest):
-                    found.append(name)
+        with suppress(OSError), open(path, "rb") as file:
+            if DocumentState.of(file.read()) != (size, digest):
+                found.append(name)
     return found
 
 

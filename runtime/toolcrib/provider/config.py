@@ -86,7 +86,7 @@ def _wrong(
         else:
             logging.getLogger("toolcrib").warning("%s", told)
     if policy.max_cost is not None and config.prices is None and not is_free(provider):
-        yield "policy/max_cost: unknown_prices: `max_cost` requires prices; pass `Config(prices=Prices(...))`"
+        yield "policy/max_cost: unknown_prices: `max_cost` requires prices: `prices` of the agent, `pricing` of a PromptKit provider, or `Config(prices=Prices(...))`"
     if config.result_limit < LEAST_LIMIT:
         yield f"config/result_limit: out_of_range: expected at least {LEAST_LIMIT}, got {config.result_limit}"
     if config.content_limit < 0:

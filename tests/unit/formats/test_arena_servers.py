@@ -38,7 +38,9 @@ def test_a_server_has_the_keys_of_a_project():
         "  - {name: fs, command: npx, args: [-y, 8080, '${X}'], env: {A: 1, B: yes}, working_dir: data, scope: session, timeout_ms: 500}\n"
         "  - {name: web, url: 'https://x.test', headers: {a: '${b}'}, tool_filter: {allowlist: [x], blocklist: [y]}}\n"
     )
-    assert problems == []
+    assert [(each.code, each.pointer, each.severity) for each in problems] == [
+        ("unresolved_variable", "/spec/mcp_servers/1/headers/a", "warning")
+    ]
     assert {name: dict(block.said) for name, block in found.items()} == {
         "mcp__fs": {
             "command": "npx",
@@ -61,10 +63,28 @@ def test_a_server_has_the_keys_of_a_project():
     assert fs.spot("env", "A").pointer == "/spec/mcp_servers/0/env/A"
 
 
-def test_a_path_is_added_to_the_one_that_the_server_inherits():
-    found, _problems = servers("  - {name: fs, command: npx, env: {PATH: Make sure node is on your path}}")
-    said = found["mcp__fs"].said
-    assert said["env"] == {"PATH": "Make sure node is on your path" + os.pathsep + "${PATH}"}
+@pytest.mark.parametrize(
+    ("path", "parts"),
+    [
+        ("Make sure node is on your path", ["Make sure node is on your path"]),
+        ("''", []),
+        ("/opt/a:$PATH", ["/opt/a"]),
+        ("'${PATH}:/opt/a:'", ["/opt/a"]),
+        ("/opt/a:/opt/b", ["/opt/a", "/opt/b"]),
+    ],
+)
+def test_a_path_is_added_to_the_one_that_the_server_inherits(path, parts):
+    found, problems = servers(f"  - {{name: fs, command: npx, env: {{PATH: {path}}}}}")
+    assert found["mcp__fs"].said["env"]["PATH"].split(os.pathsep) == [*parts, "${PATH}"]
+    assert problems == []
+
+
+def test_a_variable_that_promptkit_does_not_resolve_is_reported():
+    found, problems = servers("  - {name: fs, command: npx, env: {TOKEN: '${MY_TOKEN}', PRICE: $5}}")
+    assert found["mcp__fs"].said["env"] == {"TOKEN": "$${MY_TOKEN}", "PRICE": "$5"}
+    (problem,) = problems
+    assert problem.message == "`${...}` in `TOKEN` is literal: PromptKit resolves no variables of servers"
+    assert "`mcp__fs` in the `toolcrib.yaml`" in problem.hint
 
 
 @pytest.mark.parametrize("timeout", ["0", "-1", "null"])

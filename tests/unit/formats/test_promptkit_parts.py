@@ -118,6 +118,24 @@ def test_a_model_answers_where_there_is_no_mock(tmp_path):
     assert told(found) == [("no_counterpart", "mock.yaml", 12)]
 
 
+@pytest.mark.parametrize(
+    ("price", "code", "message"),
+    [
+        ("'0.01'", "wrong_type", 'expected null or a number, got "0.01"'),
+        ("true", "wrong_type", "expected null or a number, got true"),
+        ("-1", "wrong_value", "expected at least 0, got -1"),
+    ],
+)
+def test_a_price_that_is_none_is_reported_as_it_is_written(tmp_path, price, code, message):
+    provider = f"type: claude\nmodel: haiku\npricing: {{input_cost_per_1k: {price}, output_cost_per_1k: 1}}"
+    files = arena_files(scenario=ONE, provider=provider)
+    del files["mock-responses.yaml"]
+    found = read(put(tmp_path, files))
+    (problem,) = [each for each in found.problems if each.pointer == "/spec/pricing/input_cost_per_1k"]
+    assert (problem.code, problem.message, problem.severity) == (code, message, "error")
+    assert problem.source.endswith("mock.yaml")
+
+
 def test_mock_responses_beside_the_arena_answer_for_models(tmp_path):
     found = read(put(tmp_path, arena_files(provider="type: openai\nmodel: gpt")))
     assert agent_of(found)["script"][1]["say"] == "Found it."
@@ -278,6 +296,8 @@ def test_validators_are_guardrails(tmp_path):
       - {type: max_length, params: {max: 3}, enabled: false}
       - {type: max_length, params: {max: 5}, monitor: true}
       - {type: length, params: {max: 5, direction: input}}
+      - {type: length, params: {max: 6, direction: both}}
+      - {type: length, params: {max: 7, direction: outptu}}
     allowed_tools: [look_up]
     """
     found = read(put(tmp_path, arena_files(prompt=prompt)))
@@ -286,9 +306,14 @@ def test_validators_are_guardrails(tmp_path):
         {"type": "length", "params": {"max_characters": 100}, "message": "Too long.", "rewrite": True},
         {"type": "sentiment", "unsupported": "unknown assertion type `sentiment`"},
         {"type": "max_length", "params": {"max": 5}},
+        {
+            "type": "length",
+            "unsupported": "it checks what the user says, and guardrails check replies",
+        },
+        {"type": "length", "params": {"max": 6}, "rewrite": True},
         {"type": "length", "unsupported": "unknown key `direction`"},
     ]
-    assert told(found) == [("no_counterpart", "help.yaml", 10), ("no_counterpart", "help.yaml", 13)]
+    assert told(found) == [("no_counterpart", "help.yaml", line) for line in (10, 13, 14, 15)]
 
 
 REFUSAL = "Sorry, we can't provide this response as it would violate our content policy."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from toolcrib.core.errors import Problem
@@ -19,6 +19,9 @@ _SPELLINGS: Final[Mapping[str, str]] = {
     "import": "tool_filter",
 }
 """Key of a server in a project -> its key in an arena, where they differ."""
+
+_OWN_PATH: Final = ("", "$PATH", "$${PATH}")
+"""Parts of a PATH that add nothing to the one that the server inherits."""
 
 
 def servers_of(spec: SourceNode) -> tuple[dict[str, ServerBlock], list[Problem]]:
@@ -67,8 +70,11 @@ def _server(node: SourceNode, problems: list[Problem]) -> dict[str, Any] | None:
         if value:
             entry[key] = value
     if "PATH" in entry.get("env", {}):
-        # In PromptKit, the program is looked up in the PATH of the caller, whatever `env` contains.
-        entry["env"]["PATH"] += f"{os.pathsep}${{PATH}}"
+        # In PromptKit, the program is looked up in the PATH of the caller, whatever `env` contains. An empty part of
+        # PATH would mean the working directory.
+        parts = [each for each in entry["env"]["PATH"].split(os.pathsep) if each not in _OWN_PATH]
+        entry["env"]["PATH"] = os.pathsep.join([*parts, "${PATH}"])
+    problems += _unresolved(node)
     if node.part("working_dir").text:
         entry["cwd"] = node.part("working_dir").text
     if "url" in entry:
@@ -82,6 +88,17 @@ def _server(node: SourceNode, problems: list[Problem]) -> dict[str, Any] | None:
         entry["timeouts"] = {"start": f"{timeout}ms"}
     entry["import"] = _import(node.part("tool_filter"))
     return entry
+
+
+def _unresolved(node: SourceNode) -> Iterator[Problem]:
+    """A warning for each variable that is not resolved, as in PromptKit; the server would get its name as a secret."""
+    for key in ("env", "headers"):
+        for name, part in node.part(key).entries():
+            if "${" in part.text and (key, name) != ("env", "PATH"):
+                message = f"`${{...}}` in `{name}` is literal: PromptKit resolves no variables of servers"
+                server = f"mcp__{node.part('name').text}"
+                hint = f"configure the server as `{server}` in the `toolcrib.yaml` of a project"
+                yield part.problem("unresolved_variable", message, hint, "warning")
 
 
 def _literal(node: SourceNode) -> Any:

@@ -10,12 +10,22 @@ from typing import Any, Final, TypeAlias
 
 Shape: TypeAlias = dict[str, Any]
 
+PRICES: Final[Mapping[str, str]] = {
+    "input_cost_per_1k": "input",
+    "output_cost_per_1k": "output",
+    "cached_cost_per_1k": "cached",
+    "cache_read_cost_per_1k": "cached",
+    "cache_write_cost_per_1k": "cache_writes",
+}
+"""Price of PromptKit -> ours."""
+
 # Every type allows null, because Go decodes null to the zero value, as for a missing key. YAML reads unquoted
 # `1.0` and `yes` as other types than text.
 TEXT: Final[Shape] = {"type": ["string", "number", "boolean", "null"]}
 NUMBER: Final[Shape] = {"type": ["number", "null"]}
 INTEGER: Final[Shape] = {"type": ["integer", "null"]}
 FLAG: Final[Shape] = {"type": ["boolean", "null"]}
+_PRICE: Final[Shape] = {"type": ["number", "null"], "minimum": 0}
 ANYTHING: Final[Shape] = {}
 
 
@@ -217,7 +227,7 @@ _PROVIDER_SPEC = _object(
             "role": TEXT,
             "base_url": TEXT,
             "defaults": {"type": ["object", "null"]},
-            "pricing": {"type": ["object", "null"]},
+            "pricing": _object(dict.fromkeys(PRICES, _PRICE), additionalProperties=True),
             "additional_config": {"type": ["object", "null"]},
             "headers": _map(TEXT),
             "credential": _object({"api_key": TEXT, "credential_file": TEXT, "credential_env": TEXT}),

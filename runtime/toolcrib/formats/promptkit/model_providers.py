@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.pointers import keys_of
-from toolcrib.formats.promptkit.document_schemas import MANIFESTS
+from toolcrib.formats.promptkit.document_schemas import MANIFESTS, PRICES
 from toolcrib.formats.promptkit.library import ArenaLibrary
 from toolcrib.formats.promptkit.source_nodes import PlacedValue, SourceNode, place_object, place_value
 from toolcrib.loading.documents.positions import excerpt
@@ -188,15 +188,6 @@ _CONVENTIONAL: Final = (
     "mock-config.yml",
 )
 """Usual names of the file for PromptKit's `--mock-config`."""
-
-_PRICES: Final[Mapping[str, str]] = {
-    "input_cost_per_1k": "input",
-    "output_cost_per_1k": "output",
-    "cached_cost_per_1k": "cached",
-    "cache_read_cost_per_1k": "cached",
-    "cache_write_cost_per_1k": "cache_writes",
-}
-
 
 _DEFAULT: Final = "default"
 """Group of providers and scenarios without a group."""
@@ -444,7 +435,7 @@ def prices(chosen: AgentProvider) -> PlacedValue | None:
         return None
     written = chosen.provider.spec.part("pricing")
     parts: dict[str, PlacedValue | None] = {}
-    for theirs, ours in _PRICES.items():
+    for theirs, ours in PRICES.items():
         node = written.part(theirs)
         # `Decimal` of the text, because 0.00006 * 1000 is not 0.06 in floating point.
         if isinstance(node.value, int | float) and ours not in parts:
@@ -455,7 +446,7 @@ def prices(chosen: AgentProvider) -> PlacedValue | None:
 def unknown_prices(provider: ArenaProvider) -> Iterator[Problem]:
     """A warning for each price without a counterpart."""
     for key, node in provider.spec.part("pricing").entries():
-        if key not in _PRICES:
+        if key not in PRICES:
             message = f"`{key}` has no effect here: prices are per input, output or cached token"
             yield node.problem("no_counterpart", message, severity="warning")
 

@@ -186,6 +186,16 @@ def guardrails(prompt: ArenaPrompt, library: ArenaLibrary) -> list[PlacedValue]:
         if node.part("enabled").value is False:
             continue
         entry = _guardrail(node)
+        direction = node.part("params", "direction")
+        if direction.text == "both":
+            message = f"the validator `{entry['type']}` checks replies only, not what the user says"
+            library.tell(direction.problem("no_counterpart", message, severity="warning"))
+        if direction.text == "input":
+            why = "it checks what the user says, and guardrails check replies"
+            message = f"the validator `{entry['type']}` is not supported and not checked: {why}"
+            library.tell(direction.problem("no_counterpart", message, severity="warning"))
+            found.append(place_value({"type": entry["type"], "unsupported": why}, node))
+            continue
         faults: list[Problem] = []
         check_guardrails([entry], "", faults)
         if faults:
@@ -200,7 +210,7 @@ def _guardrail(node: SourceNode) -> dict[str, JSON]:
     params = {key: value for key, value in (node.part("params").value or {}).items() if value is not None}
     message = params.pop("message", None)
     # Without a direction, a guardrail checks what the model says.
-    if params.get("direction") == "output":
+    if params.get("direction") in ("output", "both", "input"):
         del params["direction"]
     entry: dict[str, JSON] = {"type": node.part("type").text, **({"params": params} if params else {})}
     said = node.part("message").text or message

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from toolcrib.core.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware
+    from toolcrib.core.running_calls import RunningCall
     from toolcrib.core.server_config import Catalogue, Server
     from toolcrib.core.text import text_for_model
     from toolcrib.core.virtual_clock import VirtualClock
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.middleware.events import CallFinished, CallProgressed, CallStarted, Event
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.session import Session
+    from toolcrib.engine.statistics import Statistics
     from toolcrib.engine.stub import ToolStub
     from toolcrib.engine.telemetry import Telemetry
     from toolcrib.executors import Executors
@@ -181,8 +183,10 @@ _HOMES = {
         "ToolEnabled",
         "ToolGone",
     ),
+    "core.running_calls": ("RunningCall",),
     "core.server_config": ("Catalogue", "Server"),
     "engine.session": ("Session",),
+    "engine.statistics": ("Statistics",),
     "engine.stub": ("ToolStub",),
     "engine.telemetry": ("Telemetry",),
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
@@ -275,12 +279,14 @@ __all__ = [
     "ReloadReport",
     "Result",
     "Rule",
+    "RunningCall",
     "Runtime",
     "Scenario",
     "ScenarioReport",
     "Server",
     "ServerDown",
     "Session",
+    "Statistics",
     "Telemetry",
     "Tool",
     "ToolAppeared",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import httpx
 
+    from toolcrib.core.running_calls import CallInProgress
     from toolcrib.core.server_config import Server
     from toolcrib.security.requirements import Requirements
     from toolcrib.security.trust import Workspace
@@ -146,6 +147,10 @@ class CallSession(Protocol):
     @property
     def calls(self) -> int:
         """Number of calls started in the session."""
+        ...
+
+    def in_progress(self, call_id: str) -> CallInProgress | None:
+        """The record of a call that is waiting, which layers and modes write to; None if nobody looks at the call."""
         ...
 
     # Executors keep their state here, never in the bound tool: all sessions share the bound tool.

@@ -343,7 +343,10 @@ class Approvals:
                 approver = call.context.approver or self._approver
                 if approver is None:
                     return needs_approval(approval)
-                wrong = await self._ask(approver, call.context.session.clock, approval)
+                from toolcrib.core.running_calls import APPROVAL, in_stage  # noqa: PLC0415 -- imports asyncio
+
+                with in_stage(call, APPROVAL):
+                    wrong = await self._ask(approver, call.context.session.clock, approval)
                 approval = self.get(approval.id)
                 if approval.resolution is None:
                     return needs_approval(approval, wrong)

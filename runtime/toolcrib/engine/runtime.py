@@ -77,6 +77,7 @@ from toolcrib.engine.startup import (
     start_over,
     with_modes,
 )
+from toolcrib.engine.statistics import CallStatistics, Statistics
 from toolcrib.engine.telemetry import MISSING, NO_TELEMETRY, Telemetry, telemetry_of
 from toolcrib.executors import Executors, is_executor
 from toolcrib.loading.settings import NO_SETTINGS, apply_settings
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
 
     from toolcrib.core.clock import CrossLoopLock
     from toolcrib.core.protocols import CallNext
+    from toolcrib.core.running_calls import RunningCall, RunningCalls
     from toolcrib.engine.approvals import Approvals
     from toolcrib.engine.call_journal import Journal
     from toolcrib.engine.discovery import Discovery
@@ -408,6 +410,74 @@ class Runtime:
     def journal(self) -> Journal | None:
         """The calls that left the process; None if they are not recorded."""
         return self._engine.journal
+
+    @property
+    def statistics(self) -> Statistics:
+        """The calls that have ended since the runtime was created or the statistics were reset.
+
+        Example:
+            ```python
+            statistics = runtime.statistics
+            print(statistics.calls, statistics.denials)
+            for name, totals in statistics.tools.items():
+                print(name, totals.calls, totals.outcomes, totals.durations.percentile(99))
+            ```
+        """
+        return self._engine.call_statistics.taken()
+
+    def reset_statistics(self) -> Statistics:
+        """Start the statistics anew, and return those up to now. Every call is in one of the two."""
+        return self._engine.call_statistics.taken(reset=True)
+
+    def running(self) -> tuple[RunningCall, ...]:
+        """The calls that are running, the oldest first. Calls that end without waiting are never listed.
+
+        Example:
+            ```python
+            for call in runtime.running():
+                print(call.id, call.tool, call.stage, f"{call.elapsed:.1f}s")
+            ```
+        """
+        return self._engine.running_calls.listed()
+
+    def cancel(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 -- matches `RunningCall.id`
+        correlation: str | None = None,
+        session: str | None = None,
+        caller: str | None = None,
+        tool: str | None = None,
+        all: bool = False,  # noqa: A002 -- what it does
+    ) -> int:
+        """Cancel running calls. May be called in any thread.
+
+        Each call ends with the outcome `cancelled` and the code `cancelled_by_operator`, in the task that awaits it; the
+        task itself continues. What the call occupies is released: its connection, its processes, its place in queues.
+        An MCP server is told that the request is cancelled. Code in a thread runs on, and its result is dropped.
+
+        Example:
+            ```python
+            count = runtime.cancel(session="main", tool="render_video")
+            ```
+
+        Args:
+            id: ID of the execution (`RunningCall.id`).
+            correlation: ID of the call in another system.
+            session: Name of the session.
+            caller: Agent, interface or program that made the call.
+            tool: Name of the tool.
+            all: Cancel all calls that the other arguments select; needed if there are none.
+
+        Returns:
+            How many calls were cancelled: those that match everything that is given and have not ended.
+
+        Raises:
+            ConfigurationError: Nothing selects the calls.
+        """
+        return self._engine.cancel(
+            id=id, correlation=correlation, session=session, caller=caller, tool=tool, all=all
+        )
 
     def resume(self, id: str) -> Coroutine[Any, Any, Result]:  # noqa: A002 -- matches `Pending.id`
         """Make an approved call in the default session. See `Session.resume`."""
@@ -839,6 +909,7 @@ class Engine:
         self.closed = False
         self.passthrough = passthrough
         self.call_numbers = itertools.count(1)
+        self.call_statistics = CallStatistics()
         self._client = client
         self._provided = provide
         self._approval_store, self._approver = approvals, approver
@@ -1057,6 +1128,31 @@ class Engine:
 
         return stop
 
+    def cancel(
+        self,
+        *,
+        id: str | None = None,  # noqa: A002 -- as in `Runtime.cancel`
+        correlation: str | None = None,
+        session: str | None = None,
+        caller: str | None = None,
+        tool: str | None = None,
+        all: bool = False,  # noqa: A002 -- as above
+    ) -> int:
+        """Cancel running calls; see `Runtime.cancel`."""
+        wanted = (id, correlation, session, caller, tool)
+        if not all and wanted == (None,) * 5:
+            raise ConfigurationError(
+                "`cancel` needs to know which calls",
+                hint="give `id`, `correlation`, `session`, `caller` or `tool`, or `all=True`",
+            )
+
+        def matches(call: Call) -> bool:
+            context = call.context
+            given = (call.id, context.correlation, context.session.id, context.caller, call.tool.name)
+            return not any(want not in {None, has} for want, has in zip(wanted, given, strict=True))
+
+        return self.running_calls.cancel(matches)
+
     def tell_observers(self, event: Event) -> None:
         """Notify the observers."""
         self._observers.tell(event)
@@ -1232,6 +1328,7 @@ class Engine:
 
     def _record(self, violation: AccessViolation) -> None:
         self.violations.add(violation)
+        self.call_statistics.add_violation()
         self._observers.tell(violation)
 
     def chain_of_denied(self, tool: Descriptor, context: CallContext) -> BoundChain | None:
@@ -1294,6 +1391,13 @@ class Engine:
                 judge = self.access.judge(self._discovery.judge())
                 self._world = self._world._replace(servers=self.servers, judge=judge)
         return self._world
+
+    @cached_property
+    def running_calls(self) -> RunningCalls:
+        """The calls that are waiting."""
+        from toolcrib.core.running_calls import RunningCalls  # noqa: PLC0415 -- most mocked calls never wait
+
+        return RunningCalls()
 
     @cached_property
     def approvals(self) -> Approvals:

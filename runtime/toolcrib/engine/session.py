@@ -6,8 +6,9 @@ There is only one path: the chain of the tool. If nothing in it waits (`BoundCha
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 from weakref import WeakSet
 
@@ -33,8 +34,14 @@ from toolcrib.core.model import (
 from toolcrib.core.protocols import BoundTool, Clock
 from toolcrib.engine.middleware import arguments as argument_layer
 from toolcrib.engine.middleware.arguments import DEPTH
-from toolcrib.engine.middleware.call_failures import attempts_of, result_of_error, without_attempts
+from toolcrib.engine.middleware.call_failures import (
+    attempts_of,
+    cancelled_by_caller,
+    result_of_error,
+    without_attempts,
+)
 from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState, results_of
+from toolcrib.engine.statistics import BATCH, CallSeries, CallStatistics
 from toolcrib.registry.catalog import DENIED, HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
@@ -45,8 +52,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from toolcrib.core.running_calls import CallInProgress, RunningCalls
     from toolcrib.engine.access_control import ToolGate
     from toolcrib.engine.approvals import Approvals
+    from toolcrib.engine.middleware.layer import Answer
     from toolcrib.engine.runtime import Engine
     from toolcrib.security.access import AccessDecision
     from toolcrib.security.approvals import Approval
@@ -155,6 +164,16 @@ class SessionHost(Protocol):
         """Unique call numbers of the runtime."""
         ...
 
+    @property
+    def call_statistics(self) -> CallStatistics:
+        """Counts the calls of the runtime."""
+        ...
+
+    @property
+    def running_calls(self) -> RunningCalls:
+        """The calls that are waiting."""
+        ...
+
     def check_open(self) -> None:
         """Raise ClosedRuntime if the runtime was closed."""
         ...
@@ -259,6 +278,8 @@ class Session:
         self._numbers = runtime.call_numbers
         self._table = table
         self._slots: dict[str, Any] = {}
+        self._statistics = runtime.call_statistics
+        self._series: dict[str, CallSeries] = {}
         self._context = CallContext(
             session=self,
             user=user,
@@ -318,6 +339,10 @@ class Session:
             self._slots[key] = make()
         kept: T = self._slots[key]
         return kept
+
+    def in_progress(self, call_id: str) -> CallInProgress | None:
+        """The record of a call that is waiting; None if it is not waiting."""
+        return self._runtime.running_calls.get(call_id)
 
     async def aclose(self) -> None:
         """Stop the servers that were started for this session only, and let later sessions use its approvals."""
@@ -605,7 +630,14 @@ class Session:
         context = self._context_with(idempotency_key=idempotency_key)._replace(
             caller=approval.caller, user=approval.user, correlation=approval.correlation, grants=grants
         )
-        return await self._call(approval.tool, arguments, context)
+        acting = self if self.principal == (approval.caller, approval.user) else self._acting_for(context)
+        return await acting._call(approval.tool, arguments, context)  # noqa: SLF001 -- the same class
+
+    def _acting_for(self, context: CallContext) -> Session:
+        """The same session, whose calls are counted for another caller and user."""
+        session = copy(self)
+        session._context, session._series = context, {}  # noqa: SLF001 -- as above
+        return session
 
     async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
         """Explain what a call would do, without doing it.
@@ -620,8 +652,8 @@ class Session:
         """
         self._runtime.check_open()
         chain = await self._found(_name(name), self._context)
-        if chain is None:
-            return self._runtime.not_found(name, self.registry)
+        if not isinstance(chain, BoundChain):
+            return self._runtime.not_found(name, self.registry) if chain is None else chain
         if isinstance(chain.bound, Unavailable) and chain.access is None:
             return await chain.bound.execute(self._made(chain, arguments, self._context))
         return await dry_run(chain, self._made(chain, arguments, self._context))
@@ -676,48 +708,109 @@ class Session:
         chain = (type(name) is str and self._table.chains.get(name)) or await self._found(
             _name(name), context
         )
-        if chain is None:
-            return self._runtime.not_found(name, self.registry)
+        if type(chain) is not BoundChain:
+            return self._not_started(name, context, chain)
         self.calls += 1
+        number = next(self._numbers)
+        if not number % BATCH:
+            self._statistics.settle()
         started = self._monotonic()
         given: Any = {} if arguments is None else arguments
         if type(given) is not dict:
             given = as_dict(given)
-        call: Call = _new(
-            Call, (chain.tool, given, context, f"{self.id}-{next(self._numbers)}", 1, None, None)
-        )
+        call: Call = _new(Call, (chain.tool, given, context, f"{self.id}-{number}", 1, None, None))
         try:
             if self._real or chain.at_once:  # only a virtual clock has to know who is working
                 answer = chain.run(call)
                 if not isinstance(answer, ANSWERS):
-                    answer = await answer
+                    answer = await (answer if chain.at_once else self._in_sight(call, answer, started))
             else:
                 with self.clock.working():
-                    answer = await results_of(chain.run)(call)
+                    answer = await self._in_sight(call, results_of(chain.run)(call), started)
         # BaseException: a tool may cancel itself, and that must not look like a cancelled caller.
-        except BaseException as error:
-            ended = result_of_error(call, error)
-            if ended is None:
-                raise
-            answer = ended
+        except BaseException as error:  # noqa: BLE001 -- raised again if the caller must see it
+            answer = self._result_of_error(call, error, started)
         if type(answer) is TrustedAnswer:
             # Inline: most mocked calls end here, and one more frame is measurable.
-            usage = _new(Usage, (1, self._monotonic() - started))
-            trusted: Result = _new(
-                Result, (_OK, answer[0], (), "", None, usage, answer[1], None, chain.tool.name)
-            )
+            tool, duration = chain.tool.name, self._monotonic() - started
+            series = self._series.get(tool)
+            if series is None:
+                series = self._series_of(tool)
+            series.pending.append(duration)
+            usage = _new(Usage, (1, duration))
+            trusted: Result = _new(Result, (_OK, answer[0], (), "", None, usage, answer[1], None, tool))
             return trusted
         result = as_result(answer)
-        return result.with_usage(attempts_of(result), self._monotonic() - started, chain.tool.name)
+        result = result.with_usage(attempts_of(result), self._monotonic() - started, chain.tool.name)
+        self._count(result, call)
+        return result
 
-    async def _found(self, name: str, context: CallContext) -> BoundChain | None:
-        """Return the chain of a tool, after listing its server if only that one knows the schema."""
+    def _result_of_error(self, call: Call, error: BaseException, started: float) -> Result:
+        """The result of a call that raised; the error is raised again if the caller must see it."""
+        ended = result_of_error(call, error)
+        if ended is None:
+            ended = cancelled_by_caller(call)
+            self._count(ended.with_usage(attempts_of(ended), self._monotonic() - started), call)
+            raise error
+        return ended
+
+    async def _in_sight(self, call: Call, rest: Awaitable[Answer], started: float) -> Answer:
+        """Await a call that waits, so that others can see and cancel it."""
+        running = self._runtime.running_calls
+        entry = running.add(call, started)
+        try:
+            answer = await rest
+            if entry.cancelled:
+                await entry.recover()
+        except BaseException as error:
+            if not entry.cancelled or not await entry.recover(error):
+                raise
+            return cancelled_by_caller(call)
+        else:
+            return answer
+        finally:
+            running.remove(call.id)
+
+    def _not_started(self, name: str, context: CallContext, found: BoundChain | Result | None) -> Result:
+        """The result of a call that has no tool."""
+        result = found if isinstance(found, Result) else self._runtime.not_found(name, self.registry)
+        # Without the name: unknown names have no end.
+        self._statistics.add(self._statistics.series("", context.caller, context.user), result)
+        return result
+
+    def _count(self, result: Result, call: Call) -> None:
+        context, tool = call.context, call.tool.name
+        self._statistics.add(self._statistics.series(tool, context.caller, context.user), result)
+
+    def _series_of(self, tool: str) -> CallSeries:
+        context = self._context
+        series = self._series[tool] = self._statistics.series(tool, context.caller, context.user)
+        return series
+
+    async def _found(self, name: str, context: CallContext) -> BoundChain | Result | None:
+        """Return the chain of a tool, after listing its server if only that one knows the schema.
+
+        Returns:
+            The chain; None if there is no such tool; or the result of a call that was cancelled meanwhile.
+        """
         chain = self._chain(name, context)
         if chain is not None and chain.lasting:
             return chain
         if not self._runtime.may_appear(name):
             return chain
-        await self._runtime.discover_for(name)
+        from toolcrib.core.running_calls import DISCOVERY  # noqa: PLC0415 -- few calls wait for a server
+
+        tool = self._table.registry.get(name) or Descriptor(name)
+        call = Call(tool, {}, context, f"{self.id}-{next(self._numbers)}")
+        entry = self._runtime.running_calls.add(call, self._monotonic(), DISCOVERY)
+        try:
+            await self._runtime.discover_for(name)
+        except BaseException as error:
+            if not entry.cancelled or not await entry.recover(error):
+                raise
+            return cancelled_by_caller(call)
+        finally:
+            self._runtime.running_calls.remove(call.id)
         return self._chain(name, context)
 
     def _chain(self, name: str, context: CallContext) -> BoundChain | None:

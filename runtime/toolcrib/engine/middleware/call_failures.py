@@ -61,7 +61,12 @@ def is_cancelled_by_caller() -> bool:
 
 
 def cancelled_by_caller(call: Call) -> Result:
-    """Build the result of a call whose caller cancelled it, with the progress that it had made."""
+    """Build the result of a call whose caller or operator cancelled it, with the progress that it had made."""
+    entry = call.context.session.in_progress(call.id)
+    if entry is not None and entry.cancelled:
+        return _cancelled(
+            call, "an operator cancelled the call", progress_of(call.id), code="cancelled_by_operator"
+        )
     return _cancelled(call, "the caller cancelled the call", progress_of(call.id))
 
 
@@ -70,10 +75,10 @@ def cancelled_by_tool(call: Call) -> Result:
     return _cancelled(call, f"`{call.tool.name}` cancelled itself", CallProgress())
 
 
-def _cancelled(call: Call, message: str, given: CallProgress) -> Result:
+def _cancelled(call: Call, message: str, given: CallProgress, *, code: str | None = None) -> Result:
     acted = given.attempts and given.reached and may_have_acted(call.tool)
     details = {"may_have_acted": True} if acted else {}
-    ended = Result.failed(Outcome.CANCELLED, message, details=details)
+    ended = Result.failed(Outcome.CANCELLED, message, code=code, details=details)
     return ended._replace(usage=Usage(given.attempts), meta=given.meta)
 
 

@@ -14,6 +14,7 @@ from toolcrib.core.call_progress import record_progress
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import JSON, Bounds, Call, Outcome, Rate, Result
 from toolcrib.core.protocols import CallNext, Clock
+from toolcrib.core.running_calls import QUEUE, in_stage
 from toolcrib.engine.middleware.call_failures import without_attempts
 from toolcrib.engine.middleware.layer import LayerContext
 
@@ -44,7 +45,8 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext:
                 own.limiter.enter(own.bounds, now)
                 shared.limiter.enter(shared.bounds, now)
         if not passes:
-            refused = await _admitted(call, own, shared, lock)
+            with in_stage(call, QUEUE):
+                refused = await _admitted(call, own, shared, lock)
             if refused is not None:
                 return refused
         try:

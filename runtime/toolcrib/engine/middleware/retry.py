@@ -12,6 +12,7 @@ from toolcrib.core.call_progress import record_progress
 from toolcrib.core.clock import RealClock, format_duration
 from toolcrib.core.model import JSON, Call, Limits, Outcome, Result
 from toolcrib.core.protocols import CallNext
+from toolcrib.core.running_calls import RETRY, in_stage
 from toolcrib.engine.middleware.call_failures import attempts_of
 from toolcrib.engine.middleware.layer import LayerContext
 
@@ -103,7 +104,7 @@ class _Attempts:
         from tenacity import AsyncRetrying, retry_if_result  # noqa: PLC0415 -- most calls are attempted once
 
         attempts = AsyncRetrying(
-            sleep=self._call.context.session.clock.sleep,
+            sleep=self._sleep,
             retry=retry_if_result(_may_pass),
             wait=self._wait,
             stop=self._stops,
@@ -123,7 +124,14 @@ class _Attempts:
         if first is not None:
             return first
         self._made += 1
+        entry = self._call.context.session.in_progress(self._call.id)
+        if entry is not None:
+            entry.attempt = self._made
         return await self._call_next(self._call._replace(attempt=self._made))
+
+    async def _sleep(self, seconds: float) -> None:
+        with in_stage(self._call, RETRY):
+            await self._call.context.session.clock.sleep(seconds)
 
     def _wait(self, state: RetryCallState) -> float:
         """The delay that the server asks for, plus exponential backoff with full jitter."""

@@ -413,7 +413,7 @@ class BoundMcp:
             raw = await connection.call(
                 target.tool,
                 arguments,
-                progress=self._listener(call.context),
+                progress=self._listener(call),
                 trace=call.context.trace,
                 most=most,
                 annotate=call.context.annotate,
@@ -439,13 +439,13 @@ class BoundMcp:
             return failures.append_message(result, unanswered) if unanswered else result
         return result
 
-    def _listener(self, context: CallContext) -> Callable[[Progress], None] | None:
+    def _listener(self, call: Call) -> Callable[[Progress], None] | None:
         """The receiver of progress events; None if the caller does not listen."""
-        emit, hide = context.emit, self._secrets.hide_in_text
+        hide = self._secrets.hide_in_text
         # Without a listener the request carries no progress token, and the server need not report.
-        if emit is _NOBODY_LISTENS:
+        if call.context.emit is _NOBODY_LISTENS:
             return None
-        return lambda event: emit(event._replace(message=hide(event.message)))
+        return lambda event: call.emit(event._replace(message=hide(event.message)))
 
     def _refused_by(self, verdict: LockVerdict) -> Result | None:
         """The result if the lock refuses the tool; None if it does not."""

@@ -198,7 +198,7 @@ class BoundMock:
         clock, reply = call.context.session.clock, turn.reply
         for after, progress in taken.reports:
             await clock.sleep(after)
-            call.context.emit(progress)
+            call.emit(progress)
         if reply.latency is not None:
             await clock.sleep(reply.latency(call, turn.number))
 

@@ -108,7 +108,7 @@ class BoundFunction:
             except UnreadableValue as error:
                 return refused_arguments(call, error.violations)
         if made.contexts:
-            named |= dict.fromkeys(made.contexts, self._context(call.context))
+            named |= dict.fromkeys(made.contexts, self._context(call))
         # The code is the user's and can raise anything; cancellation is no Exception.
         try:
             work = made.target(*args, **named) if self._alone else self._run(call, args, named)
@@ -165,11 +165,11 @@ class BoundFunction:
             return _new(TrustedAnswer, (written, NOTHING))  # type: ignore[no-any-return]
         return self._redacted(Result.ok(written))
 
-    def _context(self, context: CallContext) -> CallContext:
-        emit = _from_thread(context.emit) if self._thread else context.emit
-        clock = context.session.clock
+    def _context(self, call: Call) -> CallContext:
+        emit = _from_thread(call.emit) if self._thread else call.emit
+        clock = call.context.session.clock
         services = RuntimeServices(self._world, self._resources, clock, in_thread=self._thread)
-        return context._replace(emit=emit, services=services)
+        return call.context._replace(emit=emit, services=services)
 
     async def _of_instance(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> ToolAnswer:
         # Looked up in each call: a change of the config replaces the instances.
@@ -194,12 +194,11 @@ class BoundFunction:
 
     async def _value(self, call: Call, run: Callable[[], Any], use: _Use | None = None) -> Any:
         if self._thread:
-            work = partial(exhaust, run, _from_thread(call.context.emit)) if self._generator else run
+            work = partial(exhaust, run, _from_thread(call.emit)) if self._generator else run
             with call.context.session.clock.outside():
                 answer = await _in_thread(work, call.tool.name, use)
         elif self._generator:
-            emit = call.context.emit
-            return await last_value(run(), emit) if self._async else exhaust(run, emit)
+            return await last_value(run(), call.emit) if self._async else exhaust(run, call.emit)
         else:
             answer = run()
         # A decorator may hide that a function is asynchronous.

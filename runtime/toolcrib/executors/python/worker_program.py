@@ -119,6 +119,9 @@ class WorkerSession:
             self._slots[key] = make()
         return self._slots[key]
 
+    def in_progress(self, _call_id: str) -> None:
+        """Nothing: the process of the runtime records what runs."""
+
 
 class _NoSecret(Exception):
     """The runtime has no such secret."""

@@ -607,9 +607,9 @@ class BoundWorker:
     def _happened(self, call: Call, worker: WorkerProcess, event: list[Any]) -> None:
         kind, *rest = event
         if kind == "progress":
-            call.context.emit(Progress(*rest))
+            call.emit(Progress(*rest))
         elif kind == "partial":
-            call.context.emit(Partial(Content(**rest[0])))
+            call.emit(Partial(Content(**rest[0])))
         else:
             worker.send("secret", *self._secret(rest[0]))
 

@@ -320,7 +320,7 @@ class Statistics(NamedTuple):
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigurationError(
-                f"these are no statistics of toolcrib: {type(error).__name__}: {error}",
+                f"the document does not contain statistics of toolcrib: {type(error).__name__}: {error}",
                 hint="pass what `Statistics.as_json` returned",
             ) from None
 

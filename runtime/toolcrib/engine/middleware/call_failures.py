@@ -60,26 +60,31 @@ def is_cancelled_by_caller() -> bool:
     return task is not None and task.cancelling() > 0
 
 
+_BY_CALLER = Result.failed(Outcome.CANCELLED, "the caller cancelled the call")
+
+_BY_OPERATOR = Result.failed(
+    Outcome.CANCELLED, "an operator cancelled the call", code="cancelled_by_operator"
+)
+
+
 def cancelled_by_caller(call: Call) -> Result:
     """Build the result of a call whose caller or operator cancelled it, with the progress that it had made."""
     entry = call.context.session.in_progress(call.id)
     if entry is not None and entry.cancelled:
-        return _cancelled(
-            call, "an operator cancelled the call", progress_of(call.id), code="cancelled_by_operator"
-        )
-    return _cancelled(call, "the caller cancelled the call", progress_of(call.id))
+        return _cancelled(call, _BY_OPERATOR, progress_of(call.id))
+    return _cancelled(call, _BY_CALLER, progress_of(call.id))
 
 
 def cancelled_by_tool(call: Call) -> Result:
     """Build the result of a call whose tool cancelled itself."""
-    return _cancelled(call, f"`{call.tool.name}` cancelled itself", CallProgress())
+    itself = Result.failed(Outcome.CANCELLED, f"`{call.tool.name}` cancelled itself")
+    return _cancelled(call, itself, CallProgress())
 
 
-def _cancelled(call: Call, message: str, given: CallProgress, *, code: str | None = None) -> Result:
-    acted = given.attempts and given.reached and may_have_acted(call.tool)
-    details = {"may_have_acted": True} if acted else {}
-    ended = Result.failed(Outcome.CANCELLED, message, code=code, details=details)
-    return ended._replace(usage=Usage(given.attempts), meta=given.meta)
+def _cancelled(call: Call, result: Result, given: CallProgress) -> Result:
+    if given.attempts and given.reached and may_have_acted(call.tool) and result.error is not None:
+        result = result._replace(error=result.error._replace(details={"may_have_acted": True}))
+    return result._replace(usage=Usage(given.attempts), meta=given.meta)
 
 
 def result_of_error(call: Call, error: BaseException) -> Result | None:

@@ -28,7 +28,7 @@ FORMAT: Final = 1
 PERCENTILES: Final = (50, 90, 99)
 
 BATCH: Final = 1024
-"""Number of calls after which successful calls are counted; a power of two."""
+"""Number of calls after which successful calls are counted."""
 
 # A duration is counted under the upper half of its 32-bit float: sign, exponent and seven bits of the mantissa. A bucket is
 # thus at most 1/128 wide, in relation to its durations, and its middle is at most 0.4 % away from any of them. All
@@ -42,29 +42,30 @@ class DurationHistogram:
 
     Attributes:
         buckets: Bucket -> number of durations.
-        total: Sum of all durations, in seconds.
     """
 
-    __slots__ = ("buckets", "total")
+    __slots__ = ("buckets",)
 
-    def __init__(self, buckets: Mapping[int, int] | None = None, total: float = 0.0) -> None:
+    def __init__(self, buckets: Mapping[int, int] | None = None) -> None:
         self.buckets: Counter[int] = Counter(buckets)
-        self.total = total
 
     def add(self, durations: array[float]) -> None:
         """Count durations in seconds, in an array of 32-bit floats."""
         self.buckets.update(memoryview(durations).cast("B").cast("H")[_UPPER].tolist())
-        self.total += sum(durations)
 
     def merge(self, other: DurationHistogram) -> None:
         """Add the durations of another histogram."""
         self.buckets.update(other.buckets)
-        self.total += other.total
 
     @property
     def count(self) -> int:
         """Number of durations."""
         return self.buckets.total()
+
+    @property
+    def total(self) -> float:
+        """Sum of all durations in seconds, within 0.4 %."""
+        return sum(_middle(bucket) * count for bucket, count in self.buckets.items())
 
     def percentile(self, percent: float) -> float | None:
         """The duration in seconds that this share of calls did not exceed, within 0.4 %; None without calls."""
@@ -278,7 +279,6 @@ class Statistics(NamedTuple):
                     "user": row.user,
                     "outcomes": [[*key, count] for key, count in sorted(row.outcomes.items())],
                     "cached": row.cached,
-                    "total": row.durations.total,
                     "buckets": [[*entry] for entry in sorted(row.durations.buckets.items())],
                 }
                 for row in self.rows
@@ -310,8 +310,7 @@ class Statistics(NamedTuple):
                         user=str(row["user"]),
                         outcomes={(str(o), str(code)): int(count) for o, code, count in row["outcomes"]},
                         durations=DurationHistogram(
-                            {int(bucket): int(count) for bucket, count in row["buckets"]},
-                            float(row["total"]),
+                            {int(bucket): int(count) for bucket, count in row["buckets"]}
                         ),
                         cached=int(row["cached"]),
                     )
@@ -453,5 +452,5 @@ class CallStatistics:
         for key, series in sorted(self._series.items()):
             series.settle()
             if series.outcomes:
-                durations = DurationHistogram(series.durations.buckets, series.durations.total)
+                durations = DurationHistogram(series.durations.buckets)
                 yield StatisticsRow(*key, Counter(series.outcomes), durations, series.cached)

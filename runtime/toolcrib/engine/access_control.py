@@ -313,12 +313,17 @@ class AccessControl:
     Args:
         settings: The settings.
         requirements: Returns what calls of a tool use outside the program, in all of its modes.
+
+    Attributes:
+        settings: The settings.
+        decides_nothing: Whether the settings allow every call.
     """
 
     def __init__(
         self, settings: AccessSettings, requirements: Callable[[Descriptor], Iterable[Requirements]]
     ) -> None:
         self.settings = settings
+        self.decides_nothing = settings.decides_nothing
         self._paths = PathAccess(settings.root, settings.read, settings.write)
         self._requirements = requirements
         self._by_name: dict[str, list[tuple[int, AccessRule]]] = {}
@@ -333,11 +338,6 @@ class AccessControl:
         self._matchers: dict[int, Matches] = {}
         self._looks: dict[Principal, Look] = {}
         self._gates: dict[str, tuple[Descriptor, ToolGate | None]] = {}
-
-    @property
-    def decides_nothing(self) -> bool:
-        """Whether the settings allow every call."""
-        return self.settings.decides_nothing
 
     @property
     def paths(self) -> PathAccess:

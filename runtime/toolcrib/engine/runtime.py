@@ -1341,7 +1341,10 @@ class Engine:
 
     def seen_by(self, registry: Registry, context: CallContext | Principal) -> Registry:
         """Return the tools that access lets a caller see."""
-        look = self.access.look(principal_of(context))
+        access = self.access
+        if access.decides_nothing:
+            return registry
+        look = access.look(principal_of(context))
         return registry if look is None else registry.derived_once((look,), lambda: registry.seen_by(look))
 
     def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:

@@ -197,12 +197,12 @@ class ProviderMiddleware:
             turn.begin()
             plans = turn.resume(decided, self._offered()) if decided else None
             stop = turn.stop_reason()
+            for event in turn.take_events():
+                yield event
             while plans is not None or stop is None:
                 if plans is None:
                     # Read the world for each request: a reload or a trust decision may change it.
                     request = turn.request(self._offered(), streaming=streaming, world=self._session.world)
-                    for event in turn.take_events():
-                        yield event
                     try:
                         async with CheckedResponse(self._provider, request) as deltas:
                             async for delta in deltas:
@@ -288,11 +288,12 @@ class ProviderMiddleware:
     def _begin(self, messages: Any) -> Conversation:
         """Build and check the conversation that the turn continues."""
         conversation = Conversation.of(messages)
-        instructed = any(message.role == "system" for message in conversation.messages[:1])
-        if self._config.system and not instructed and not conversation.seen:
-            conversation = conversation._replace(
-                messages=(system(self._config.system), *conversation.messages)
-            )
+        if self._config.system and not conversation.seen:
+            instructed = any(message.role == "system" for message in conversation.messages[:1])
+            if not instructed:
+                conversation = conversation._replace(
+                    messages=(system(self._config.system), *conversation.messages)
+                )
         check_conversation(conversation)
         return conversation if conversation.id else conversation._replace(id=new_id())
 

@@ -181,7 +181,7 @@ class Timeline:
 
     def user(self, text: str) -> list[Event]:
         """Add a segment with text of the user."""
-        return [*self._close(), *self._event("user", self._begin(), text=text)]
+        return [*self._close(), *self._event("user", self._begin(), {"text": text})]
 
     def text(self, piece: str) -> list[Event]:
         """Add a piece of text of the model."""
@@ -240,9 +240,8 @@ class Timeline:
             return self._update(id, known, status, str(outcome or ""), text, tool=tool, arguments=arguments)
         begun = self._close()
         known = self._calls[id] = _CallStatus(self._begin(), tool=tool, arguments=arguments)
-        begun += self._event(
-            "call", known.segment, id=id, tool=tool, arguments=arguments, status=known.status
-        )
+        facts = {"id": id, "tool": tool, "arguments": arguments, "status": known.status}
+        begun += self._event("call", known.segment, facts)
         if status or outcome or text:
             begun += self._update(id, known, status, str(outcome or ""), text)
         return begun
@@ -260,7 +259,7 @@ class Timeline:
         for id_, call in self._calls.items():
             if not (call.status == "waiting" and stop == "pending"):
                 told += self._update(id_, call, "failed", "cancelled")
-        told += self._event("turn_ended", 0, stop=str(stop))
+        told += self._event("turn_ended", 0, {"stop": str(stop)})
         self._ended = str(stop)
         return told
 
@@ -271,7 +270,7 @@ class Timeline:
         if not self._open:
             self._open = kind
             self._begin()
-        told += self._event(kind, self._segments, text=piece)
+        told += self._event(kind, self._segments, {"text": piece})
         return told
 
     def _begin(self) -> int:
@@ -311,9 +310,9 @@ class Timeline:
             news["tool"] = known.tool = tool
         if arguments is not None and arguments != known.arguments:
             news["arguments"] = known.arguments = arguments
-        return self._event("call_updated", known.segment, id=id_, **news) if news else []
+        return self._event("call_updated", known.segment, {"id": id_, **news}) if news else []
 
-    def _event(self, type_: str, segment: int, **facts: Any) -> list[Event]:
+    def _event(self, type_: str, segment: int, facts: Mapping[str, Any] = NOTHING) -> list[Event]:
         self._seq += 1
         self._ended = ""
         return [Event(self._seq, type_, segment, **facts)] if self._heard else []

@@ -75,7 +75,14 @@ class ConversationTurn:
         gate: Decides which calls may be made.
         conversation: The conversation to continue.
         heard: Whether anybody takes the events.
+
+    Attributes:
+        hear: Adds a piece of the answer to the last request, and returns its events.
+        rounds: Number of requests to the model, in all turns.
+        spilled: Maps the handle of a truncated result to its whole text.
     """
+
+    hear: Callable[[Delta], Sequence[Event]]
 
     # A dictionary of so many attributes would take as long to build as the events of an answer.
     __slots__ = (
@@ -112,6 +119,7 @@ class ConversationTurn:
         "_turn",
         "_unmasked",
         "_unpriced",
+        "hear",
         "rounds",
         "spilled",
     )
@@ -192,7 +200,8 @@ class ConversationTurn:
         choice = policy.tool_choice if first else "auto"
         declared = () if choice == "none" else offering.declared(reading=bool(self.spilled))
         self._gate.enter(offering, choice)
-        self._decoder = StreamDecoder(self._timeline, self._ids, offering.tool_of)
+        decoder = self._decoder = StreamDecoder(self._timeline, self._ids, offering.tool_of)
+        self.hear = decoder.decode
         self._calls, self._finish = (), None
         self._required = "" if choice in {"auto", "none"} else choice
         self._round += 1
@@ -208,14 +217,9 @@ class ConversationTurn:
             world=world,
         )
 
-    def hear(self, delta: Delta) -> Sequence[Event]:
-        """Add a piece of the answer to the last request, and return its events."""
-        assert self._decoder is not None  # noqa: S101 -- `request` creates it
-        return self._decoder.decode(delta)
-
     def accept(self) -> None:
         """Add a complete answer to the conversation, with its cost."""
-        assert self._decoder is not None  # noqa: S101 -- as above
+        assert self._decoder is not None  # noqa: S101 -- `request` creates it
         parts, finish, events = self._decoder.end()
         self._decoder = None
         self._finish = finish
@@ -731,8 +735,8 @@ class StreamDecoder:
                 number += 1
             parts.append(part)
         # Without an end, the last call may be cut off, so no call may be made.
-        unsaid = Finish("length" if number else "stop")
-        return parts, self._answer.finish or unsaid, self._release()
+        finish = self._answer.finish or Finish("length" if number else "stop")
+        return parts, finish, self._release()
 
     def cut(self) -> tuple[tuple[Text, ...], dict[str, str], list[Event]]:
         """Return the texts of an interrupted answer, its reported calls (ID -> tool), and remaining events.

@@ -29,7 +29,7 @@ from toolcrib.core.process_limits import (
     ProcessUsage,
     restrict_process,
 )
-from toolcrib.core.process_tree import ORPHAN_REAPER, find_processes, signal_processes
+from toolcrib.core.process_tree import ORPHAN_REAPER, count_forks, find_processes, signal_processes
 from toolcrib.core.sandbox import Sandbox, has_started
 
 MARK = "TOOLCRIB_CHILD"
@@ -110,6 +110,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._room = asyncio.Event()
         self._room.set()
         self._broken = False
+        self._forks: int | None = None
         self.mark = secrets.token_hex(12)
         self.pid = 0
         self.code: int | None = None
@@ -147,6 +148,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         argv = [program, *args]
         inherited: list[int] = []
         if self._sandbox is None:
+            self._forks = count_forks()
             # Before the start: our process may be killed at any moment after it.
             ORPHAN_REAPER.add(self.mark)
         else:
@@ -389,7 +391,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                 return False
             self._transport.send_signal(number)
             return True
-        return signal_processes(self.pid, self.mark, number, running=self.code is None)
+        return signal_processes(self.pid, self.mark, number, running=self.code is None, forks=self._forks)
 
     async def _wound_down(self) -> None:
         self.close_stdin()
@@ -411,7 +413,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while (left := deadline - loop.time()) > 0 and (
-            self.code is None or (self._sandbox is None and find_processes(self.pid, self.mark))
+            self.code is None or (self._sandbox is None and find_processes(self.pid, self.mark, self._forks))
         ):
             watched = self._exited if self.code is None else loop.create_future()
             await asyncio.wait({watched}, timeout=min(left, _LOOK_AGAIN))

@@ -1,8 +1,8 @@
 """Find the descendants of a process by session and environment mark, and end them together.
 
 If our own process is killed, the orphan reaper ends them: a separate process, on Linux only, that waits for the end of
-ours. It runs as long as a child does and knows only the marks of the children. The reaper is this file, run as a script,
-so this file imports only the standard library.
+ours. It runs as long as a child does, or a runtime that has started a program for a call, and knows only the marks of the
+children. The reaper is this file, run as a script, so this file imports only the standard library.
 """
 
 from __future__ import annotations
@@ -22,22 +22,73 @@ SEES_ALL = hasattr(os, "pidfd_open") and (_PROC / "self" / "environ").exists()
 """Whether descendants can be found and signalled without hitting a process with a reused ID (Linux 5.3 or later)."""
 
 
-def find_processes(leader: int, mark: str) -> list[int]:
+def count_forks() -> int | None:
+    """Number of processes and threads that the system has started so far; None if it does not tell."""
+    try:
+        with open("/proc/stat", "rb") as file:
+            return next((int(line[10:]) for line in file if line.startswith(b"processes ")), None)
+    except (OSError, ValueError):
+        return None
+
+
+def find_processes(leader: int, mark: str, forks: int | None = None) -> list[int]:
     """The running processes of a session or with a mark; empty if the system cannot list them.
 
     Args:
         leader: ID of the session leader, which is also the session ID; 0 if unknown.
         mark: A text in the environment of the descendants. Environments of other users' processes cannot be read, so
             those are found by session only.
+        forks: What `count_forks` returned before the leader started: processes that are older are not looked at. None
+            to look at all processes.
     """
     if not SEES_ALL:
         return []
     needle, user = mark.encode(), os.getuid()
-    return [pid for pid in _numbers() if _is_kin(pid, leader, needle, user)]
+    pids = [int(name) for name in os.listdir(_PROC) if name.isdigit()]
+    if leader and forks is not None:
+        # To look at a process takes some 20 us, and most of them are older than a program that has just ended.
+        pids = younger_processes(pids, leader, (count_forks() or 0) - forks, _largest_id())
+    return [pid for pid in pids if _is_kin(pid, leader, needle, user)]
+
+
+_FIRST = 300
+"""The ID that Linux gives after the largest one (`RESERVED_PIDS`)."""
+
+
+def younger_processes(pids: list[int], leader: int, started: int, largest: int) -> list[int]:
+    """Leave out processes that are certainly older than another one.
+
+    Args:
+        pids: IDs of running processes.
+        leader: ID of the process.
+        started: Number of processes and threads that were started since a moment before it.
+        largest: IDs are smaller than this (`pid_max`); 0 if unknown.
+    """
+    # IDs are given in ascending order, and from the first one again after the largest. Those in use are skipped: a quarter
+    # of all IDs is more than a system has in use.
+    room = largest // 4
+    if not 0 < started < room:
+        return pids
+    overflow = leader + started + room - largest
+    return [pid for pid in pids if pid >= leader or pid < _FIRST + overflow]
+
+
+def _largest_id() -> int:
+    try:
+        with open("/proc/sys/kernel/pid_max", "rb") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
 
 
 def signal_processes(
-    leader: int, mark: str, number: int, *, running: bool, sees_all: bool = SEES_ALL
+    leader: int,
+    mark: str,
+    number: int,
+    *,
+    running: bool,
+    forks: int | None = None,
+    sees_all: bool = SEES_ALL,
 ) -> bool:
     """Send a signal to the leader and its descendants; whether there were any.
 
@@ -46,11 +97,12 @@ def signal_processes(
         mark: See `find_processes`.
         number: The signal.
         running: Whether the leader is known to run.
+        forks: See `find_processes`.
         sees_all: Whether descendants can be found; otherwise the signal goes to the leader's process group.
     """
     if not sees_all:
         return _send_to_group(leader, number, running=running)
-    found = find_processes(leader, mark)
+    found = find_processes(leader, mark, forks)
     for pid in found:
         with suppress(ProcessLookupError, PermissionError):
             handle = os.pidfd_open(pid)
@@ -134,10 +186,6 @@ def _send_to_group(leader: int, number: int, *, running: bool) -> bool:
     return True
 
 
-def _numbers() -> list[int]:
-    return [int(name) for name in os.listdir(_PROC) if name.isdigit()]
-
-
 def _is_kin(pid: int, leader: int, needle: bytes, user: int) -> bool:
     """Whether a process runs, and belongs to the session or carries the mark."""
     folder = f"/proc/{pid}"
@@ -175,7 +223,7 @@ def reap_orphans(pid: int) -> None:
     handle = os.pidfd_open(pid)
     # If the parent died before `pidfd_open`, the handle may refer to a process with a reused ID.
     came_in_time = os.getppid() == pid
-    marks = _marks_until_end(handle) if came_in_time else _marks_in(_read_all())
+    marks = _marks_until_end(handle if came_in_time else None)
     # `select` sleeps here because this script cannot import the package's clock. It sleeps before the first look, too: a
     # process in the middle of `exec` shows an empty environment, and so no mark.
     deadline = time.monotonic() + _GRACE
@@ -188,32 +236,39 @@ def reap_orphans(pid: int) -> None:
         select.select([], [], [], _LOOK_AGAIN)
 
 
-def _marks_until_end(handle: int) -> set[str]:
-    told = b""
-    heard = [0, handle]
-    while True:
+def _marks_until_end(handle: int | None) -> set[str]:
+    """The marks that are active at the end of the parent process; None for one that has ended."""
+    marks = MarkList()
+    heard = [0] if handle is None else [0, handle]
+    while heard:
         ready = select.select(heard, [], [])[0]
         if 0 in ready:
             data = os.read(0, 65536)
-            told += data
+            marks.feed(data)
             if not data:
                 heard.remove(0)
         elif handle in ready:
-            return _marks_in(told)
+            break
+    return marks.active
 
 
-def _read_all() -> bytes:
-    told = b""
-    while data := os.read(0, 65536):
-        told += data
-    return told
+class MarkList:
+    """The marks of the running children.
 
+    Attributes:
+        active: The marks.
+    """
 
-def _marks_in(told: bytes) -> set[str]:
-    marks = set[str]()
-    for line in told.decode("ascii").splitlines():
-        (marks.add if line[0] == "+" else marks.discard)(line[1:])
-    return marks
+    def __init__(self) -> None:
+        self.active = set[str]()
+        # Only an incomplete line is kept: a program may start any number of children while the reaper runs.
+        self._rest = b""
+
+    def feed(self, data: bytes) -> None:
+        """Add the next lines, or a part of them."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            (self.active.add if line[:1] == b"+" else self.active.discard)(line[1:].decode("ascii"))
 
 
 class _Process(NamedTuple):
@@ -225,7 +280,11 @@ class _Process(NamedTuple):
 
 
 class OrphanReaper:
-    """Manages the reaper process, from any thread. Every method does nothing where a reaper cannot run."""
+    """Manages the reaper process, from any thread. Every method does nothing where a reaper cannot run.
+
+    The reaper runs as long as there are marks. A mark that no process carries keeps it running between children: to start
+    it takes longer than many programs run.
+    """
 
     def __init__(self) -> None:
         self._forget()
@@ -239,30 +298,41 @@ class OrphanReaper:
         self._changing = Lock()
 
     def add(self, mark: str) -> None:
-        """Register the mark of a child before it starts."""
+        """Register the mark of a child before it starts, unless it is registered already."""
         with self._changing:
+            if mark in self._marks:
+                return
             self._marks.add(mark)
-            if self._process is None:
+            if not self._tell(f"+{mark}\n"):
+                # There is none, or it was killed.
+                self._stop()
                 self._process = _started()
-            self._tell(f"+{mark}\n")
+                for each in self._marks:
+                    self._tell(f"+{each}\n")
 
     def remove(self, mark: str) -> None:
-        """Remove the mark of a child that has ended with all its descendants."""
+        """Remove the mark of a child that has ended with all its descendants; nothing if it is not registered."""
         with self._changing:
+            if mark not in self._marks:
+                return
             self._marks.discard(mark)
             if self._marks:
                 self._tell(f"-{mark}\n")
             else:
-                self._end()
+                self._stop()
+
+    def has(self, mark: str) -> bool:
+        """Whether a mark is registered in this process."""
+        return mark in self._marks
 
     def end(self) -> None:
         """End the reaper process."""
         with self._changing:
-            self._end()
+            self._marks.clear()
+            self._stop()
 
-    def _end(self) -> None:
+    def _stop(self) -> None:
         process, self._process = self._process, None
-        self._marks.clear()
         if process is None:
             return
         with suppress(ProcessLookupError):
@@ -272,10 +342,15 @@ class OrphanReaper:
         os.close(process.handle)
         os.close(process.stdin)
 
-    def _tell(self, line: str) -> None:
-        if self._process is not None:
-            with suppress(OSError):  # the reaper may have been killed
-                os.write(self._process.stdin, line.encode())
+    def _tell(self, line: str) -> bool:
+        """Pass a line to the reaper; whether it takes it."""
+        if self._process is None:
+            return False
+        try:
+            os.write(self._process.stdin, line.encode())
+        except OSError:  # it was killed, or reads nothing any more
+            return False
+        return True
 
 
 def _started() -> _Process | None:
@@ -284,6 +359,7 @@ def _started() -> _Process | None:
     if not SEES_ALL or not interpreted:
         return None
     reading, writing = os.pipe()
+    os.set_blocking(writing, False)
     # `-I -S` ignores PYTHONPATH and site packages: the reaper runs no project code and starts faster.
     command = [sys.executable, "-I", "-S", __file__, str(os.getpid())]
     files = [

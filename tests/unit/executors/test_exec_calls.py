@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from exec_tools import call, document, gone, registry_of, run, written
-from toolcrib import Outcome, Runtime
+from toolcrib import Executors, Outcome, Runtime
 from toolcrib.core.errors import NotReady
 from toolcrib.core.model import Limits
 from toolcrib.core.process_limits import ProcessLimits, check_measurable
+from toolcrib.core.process_tree import children_of
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 
@@ -461,3 +463,24 @@ def test_the_runtime_leaves_nothing_open():
     before = descriptors()
     run(document(exec=["true"]), calls=[{}] * 20)
     assert descriptors() == before
+
+
+async def test_the_reaper_runs_between_calls_and_ends_with_the_runtime():
+    kinds, before = Executors.installed(), {*children_of(os.getpid())}
+    async with Runtime(registry_of(document(exec=["true"])), executors=kinds, sandbox="none") as runtime:
+        await runtime.call("tool")
+        executor, between = kinds.made("exec"), {*children_of(os.getpid())}
+        assert not executor.keeps_nothing
+        assert len(between - before) <= 1  # none if a test before has left its runtime open
+        await runtime.call("tool")
+        assert {*children_of(os.getpid())} <= between
+    assert executor.keeps_nothing
+    assert {*children_of(os.getpid())} <= before
+
+
+async def test_a_descendant_in_a_session_of_its_own_is_ended_after_the_program():
+    code = "import subprocess, sys; print(subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=2).pid)"
+    async with Runtime(registry_of(document(exec=[*PYTHON, code])), sandbox="none") as runtime:
+        for _ in range(3):
+            result = await runtime.call("tool")
+            assert await gone(int(result.value)), result

@@ -7,13 +7,16 @@ writes `sandbox: none`.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import os
 from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import Descriptor, Schema
+from toolcrib.core.process_tree import ORPHAN_REAPER
 from toolcrib.security.requirements import Requirements
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["ExecExecutor"]
 
 MODE = "exec"
+
+_NUMBERS = itertools.count(1)
 
 
 @cache
@@ -50,6 +55,8 @@ class ExecExecutor:
         self._running: dict[str, RunningPrograms] = {}
         self._retired: list[RunningPrograms] = []
         self._ending: set[asyncio.Task[None]] = set()
+        # No process carries it: it keeps the orphan reaper running between calls.
+        self._mark = f"exec-{os.getpid()}-{next(_NUMBERS)}"
 
     @property
     def block_schema(self) -> Schema:
@@ -58,8 +65,10 @@ class ExecExecutor:
 
     @property
     def keeps_nothing(self) -> bool:
-        """Whether no program runs."""
-        return not self._ending and all(each.empty for each in (*self._running.values(), *self._retired))
+        """Whether no program runs, and none has run for a call."""
+        if self._ending or ORPHAN_REAPER.has(self._mark):
+            return False
+        return all(each.empty for each in (*self._running.values(), *self._retired))
 
     def needs(self, descriptor: Descriptor, workspace: Workspace) -> Iterable[Need]:
         """The program with its files, and the variables that are resolved for it."""
@@ -118,7 +127,7 @@ class ExecExecutor:
         block: Any = descriptor.bindings[MODE]
         if block.get("lifetime") == "runtime":
             running = self._programs(descriptor, launch, world)
-        return BoundProgram(descriptor, launch, world, running, self._ending)
+        return BoundProgram(descriptor, launch, world, running, self._ending, mark=self._mark)
 
     def _programs(self, descriptor: Descriptor, launch: Any, world: NetworkEnvironment) -> RunningPrograms:
         from toolcrib.executors.exec.running_program import RunningPrograms  # noqa: PLC0415 -- as above
@@ -142,6 +151,7 @@ class ExecExecutor:
         await asyncio.gather(*(each.aclose() for each in everything))
         while self._ending:
             await asyncio.wait(self._ending)
+        ORPHAN_REAPER.remove(self._mark)
 
 
 def _as_server(descriptor: Descriptor, folder: str) -> Server:

@@ -11,6 +11,7 @@ from toolcrib.core.child_process import ChildProcess
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Call, Descriptor, Result
 from toolcrib.core.process_limits import ExceededLimit, ProcessMonitor, ProcessUsage, exceeded_limit
+from toolcrib.core.process_tree import ORPHAN_REAPER
 from toolcrib.core.sandbox import WRAPPERS
 from toolcrib.executors.exec.command import MODE, LaunchPlan
 from toolcrib.executors.exec.outcomes import (
@@ -53,6 +54,8 @@ class BoundProgram:
         world: NetworkEnvironment,
         running: RunningPrograms | None,
         ending: set[asyncio.Task[None]],
+        *,
+        mark: str,
     ) -> None:
         """Create a bound tool.
 
@@ -62,6 +65,7 @@ class BoundProgram:
             world: Masks secrets.
             running: The programs that stay running; None to start one for each call.
             ending: Receives the tasks that end processes, which outlive cancelled calls.
+            mark: Keeps the orphan reaper running between calls.
         """
         block: Any = tool.bindings[MODE]
         self.tool = tool
@@ -74,6 +78,7 @@ class BoundProgram:
         self._world = world
         self._running = running
         self._ending = ending
+        self._mark = mark
         self._text = ProgramText(tool.name, plan.name, world.secrets.hide_in_text)
 
     async def execute(self, call: Call) -> Result:
@@ -102,6 +107,8 @@ class BoundProgram:
         self, call: Call, arguments: list[str], environment: dict[str, str], given: JSON
     ) -> Result:
         run = _ProgramRun(self._plan, self.tool.limits.output_size)
+        if self._plan.sandbox is None:
+            ORPHAN_REAPER.add(self._mark)
         try:
             try:
                 await run.start(arguments, environment, given)

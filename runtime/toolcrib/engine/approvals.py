@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -381,6 +382,31 @@ class Approvals:
             return not any(True for _ in self._covering(call, decision))
         except UnusableApprovals:
             return False  # the call itself reports it
+
+    def settle(self, call: Call, answer: Answer) -> None:
+        """Answer the pending approvals of a call that was decided elsewhere, so that nobody makes it once more.
+
+        Args:
+            call: The call. Its approvals have its correlation, and its arguments if it has no correlation.
+            answer: The decision: approve, reject or expire.
+
+        Raises:
+            UnusableApprovals: As `pending`.
+        """
+        context = call.context
+        store = self._store_for(context.session.clock)
+        digest = self._digest(store, call.tool.name, call.arguments, context.caller, context.user)
+        of_call = (call.tool.name, context.caller, context.user, context.correlation)
+        for each in store.everything() if context.correlation else store.of_call(digest):
+            if (each.tool, each.caller, each.user, each.correlation) != of_call:
+                continue
+            if each.state(context.session.clock.now().timestamp()) != "pending":
+                continue
+            # Somebody else may have answered in the meantime, or the edited arguments are invalid, as the call reports.
+            with suppress(ApprovalError):
+                self.answer(each.id, answer, here=True)
+                if answer.kind == "approve":
+                    self.take(each.id, context.session)
 
     def _covering(self, call: Call, decision: AccessDecision) -> Iterator[Approval | None]:
         """The approvals that cover a call; None stands for one that covers any number of calls."""

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.middleware.layer import Answer
     from toolcrib.engine.runtime import Engine
     from toolcrib.security.access import AccessDecision
-    from toolcrib.security.approvals import Approval
+    from toolcrib.security.approvals import Answer, Approval
     from toolcrib.security.path_access import PathAccess
     from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.simulation.store import Store
@@ -702,6 +702,28 @@ class Session:
         if decision is None or decision.effect != "ask":
             return False
         return self._runtime.approvals.would_hold(checked[0], decision)
+
+    def settle(
+        self, name: str, arguments: Mapping[str, JSON], answer: Answer, *, correlation: str = ""
+    ) -> None:
+        """Answer the pending approvals of a call that a person has decided elsewhere. See `Approvals.settle`.
+
+        Args:
+            name: Name of the tool.
+            arguments: The arguments.
+            answer: The decision: approve, reject or expire.
+            correlation: ID of the call in another system.
+
+        Raises:
+            UnusableApprovals: The store of approvals is corrupt, newer than this program, or not private.
+        """
+        if not self.may_ask(name):
+            return
+        checked = self.check_arguments(name, arguments)
+        if isinstance(checked, dict):
+            tool = self.registry[name]
+            call = Call(tool, checked, self._context_with(correlation=correlation))
+            self._runtime.approvals.settle(call, answer)
 
     async def _call(self, name: str, arguments: Mapping[str, JSON] | None, context: CallContext) -> Result:
         # Reading the attribute first is cheaper than the method call, which only raises.

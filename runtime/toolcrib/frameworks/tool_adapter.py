@@ -159,6 +159,8 @@ class ToolAdapter:
             return unreadable_result(given)
         if answer is None:
             return self._asked(given.arguments) if self.asks else PlannedCall(given)
+        if answer.kind in {"approve", "reject", "expire"}:
+            self._session.settle(self.tool.name, given.arguments, answer, correlation=id)
         refused = answer_refusal(given, answer, Pending(id, given.name, given.arguments, code, ""), 0)
         if refused is not None:
             return refused

@@ -289,6 +289,30 @@ def test_a_call_that_is_approved_already_does_not_wait(tmp_path):
     assert one.needs_approval({"amount": 101}, "c1")
 
 
+@pytest.mark.parametrize("id_", ["c1", ""])
+def test_a_call_that_the_framework_approved_is_not_made_again(tmp_path, id_):
+    runtime = asked(tmp_path)
+    one = adapter(runtime, "pay")
+    assert call(one, {"amount": 101}, id=id_).outcome is Outcome.NEEDS_APPROVAL
+    (pending,) = runtime.approvals.pending()
+    assert call(one, {"amount": 101}, id=id_, answer=Answer.approve()).value["paid"] == 101
+    assert runtime.approvals.pending() == ()
+    again = asyncio.run(runtime.resume(pending.id))
+    assert (again.outcome, again.error.code) == (Outcome.DENIED, "already_answered")
+
+
+def test_a_decision_of_the_framework_answers_only_its_own_call(tmp_path):
+    runtime = asked(tmp_path)
+    one = adapter(runtime, "pay")
+    for each in ("c1", "c2", "c3"):
+        call(one, {"amount": 101}, id=each)
+    refused = call(one, {"amount": 101}, id="c1", answer=Answer.reject("too much"))
+    assert (refused.outcome, refused.error.code) == (Outcome.DENIED, "rejected")
+    assert call(one, {"amount": 102}, id="c2", answer=Answer.approve()).value["paid"] == 102
+    states = [runtime.approvals.state(each) for each in runtime.approvals.everything()]
+    assert sorted(states) == ["made", "pending", "rejected"]
+
+
 @pytest.mark.parametrize(
     ("settings", "waits"),
     [

@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from toolcrib.engine.middleware.layer import Answer
     from toolcrib.engine.runtime import Engine
     from toolcrib.security.access import AccessDecision
-    from toolcrib.security.approvals import Answer, Approval
+    from toolcrib.security.approvals import Answer as ApprovalAnswer
+    from toolcrib.security.approvals import Approval
     from toolcrib.security.path_access import PathAccess
     from toolcrib.servers.environment import NetworkEnvironment
     from toolcrib.simulation.store import Store
@@ -704,7 +705,7 @@ class Session:
         return self._runtime.approvals.would_hold(checked[0], decision)
 
     def settle(
-        self, name: str, arguments: Mapping[str, JSON], answer: Answer, *, correlation: str = ""
+        self, name: str, arguments: Mapping[str, JSON], answer: ApprovalAnswer, *, correlation: str = ""
     ) -> None:
         """Answer the pending approvals of a call that a person has decided elsewhere. See `Approvals.settle`.
 

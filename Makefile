@@ -23,7 +23,7 @@ EXHAUSTIVE := --exhaustive --override-ini faulthandler_timeout=3600
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint format docs bench conformance frameworks servers prerelease fuzz release clean
+.PHONY: help run test test-all coverage lint format docs bench conformance frameworks servers prerelease fuzz soak release clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -76,6 +76,9 @@ fuzz: $(VENV)/developing  ## try the readers with what nobody would write, for F
 	$(BIN)/python tests/fuzz/run.py --minutes $(FUZZ_MINUTES)
 
 # 3 says that nobody could be asked, which the script tells; a vulnerability is 1.
+soak: $(VENV)/developing  ## kill a process with calls in flight 200 times, and count what its journal lost
+	$(BIN)/python tests/journal_soak.py --rounds 200
+
 release: $(RELEASE)/ready  ## build what is published into dist/, check it, list what it needs (SBOM), and audit that
 	rm -rf dist build/installed
 	$(RELEASE)/bin/python -m build --outdir dist

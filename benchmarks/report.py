@@ -19,6 +19,7 @@ from typing import NamedTuple
 import access
 import approvals
 import calls
+import journal
 import large_values
 import live
 import loading
@@ -68,6 +69,8 @@ without a goal is only informative. Compare ratios between machines, not times.
 - **Model turns** consist of two requests and one mocked call. The model is a list in memory or a server of OpenAI's chat
   completions in its own process.
 - **Access.** One mocked tool in projects with different rules. Of many rules, two concern the tool.
+- **Journal.** A Python function that does nothing, and SQLite on the disk of the checkout. The bare commits write the same row into the
+  same table.
 - **Large values** have 64 Ki characters or more and are validated in a thread.
 
 | operation | toolcrib | compared with | | ratio | 95 % | rounds | goal | |
@@ -139,6 +142,7 @@ def main() -> int:
         Section("trust", trust.rows()),
         Section("access", access.rows()),
         Section("approvals", approvals.rows()),
+        Section("journal", journal.rows()),
         Section("large_values", large_values.rows()),
     )
     found: list[Row] = []

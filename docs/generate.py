@@ -624,11 +624,6 @@ FINER_CODES = (
         "The idempotency key was used for another tool or other arguments.",
     ),
     (
-        "idempotency_wait",
-        "timeout",
-        "The earlier call with the same idempotency key did not end within the timeout of this one.",
-    ),
-    (
         "result_not_kept",
         "unavailable",
         "The earlier call with the same idempotency key acted, but its result was not kept.",

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
@@ -50,6 +51,10 @@ KEEP: Final = 30 * 86_400.0
 
 LONGEST_KEY: Final = 255
 """Maximum length of an idempotency key, in characters."""
+
+_CLOCK: Final = RealClock()
+_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+"""ASCII only, because no database stores lone surrogates, which a Python program may pass in arguments."""
 
 _PRUNE_EVERY: Final = 3_600.0
 _BATCH: Final = 64
@@ -190,7 +195,7 @@ class Journal:
         text, sealed = None, False
         if acted and entry.key and result is not None:
             text, sealed = self._stored(Result.ok(result), secret=redact(result) != result)
-        told: dict[str, JSON] = {"acted": acted, "by": by, "at": RealClock().now().timestamp(), "note": note}
+        told: dict[str, JSON] = {"acted": acted, "by": by, "at": now(), "note": note}
         if entry.state != "unknown" or not self._writer.run(
             lambda database: database.resolve(id, told, text, sealed=sealed), durable=True
         ):
@@ -291,16 +296,17 @@ class Journal:
         return CallRow(
             tool.name,
             tool.mode or "",
-            json.dumps(shown if secrets is None else secrets.hide_in(shown), separators=(",", ":")),
+            _encode(shown if secrets is None else secrets.hide_in(shown)),
             not tool.annotations.read_only,
-            RealClock().now().timestamp() if started is None else started,
-            *map(_clean, (call.id, context.session.id, context.caller, context.user, context.correlation)),
+            now() if started is None else started,
+            _clean(call.id),
+            *_cleaned(context.session.id, context.caller, context.user, context.correlation),
         )
 
     def _end_row(self, call: Call, result: Result) -> EndRow:
         failure = result.error
         return EndRow(
-            RealClock().now().timestamp(),
+            now(),
             result.outcome.value,
             "" if failure is None else _clean(failure.code),
             "" if failure is None else _clean(self._hidden(call, failure.message)),
@@ -342,7 +348,7 @@ class Journal:
     def _stored(self, result: Result, *, secret: bool) -> tuple[str | None, bool]:
         """The text of a result to keep, and whether it is encrypted; no text if it holds secrets and there is no key."""
         if not secret:
-            return json.dumps(_plain(result)), False
+            return _encode(_plain(result)), False
         try:
             return self._cipher().encrypt(_plain(result)), True
         except NoKey as error:
@@ -399,7 +405,7 @@ class MemoryKeys:
         with self._lock:
             if acted:
                 # As text, so that no caller can modify it.
-                self._known[key] = self._known[key]._replace(result=json.dumps(_plain(result)))
+                self._known[key] = self._known[key]._replace(result=_encode(_plain(result)))
             else:
                 del self._known[key]
 
@@ -451,7 +457,7 @@ def repeated(result: Result, entry: int | None = None) -> Result:
 
 def _unknown(call: Call, entry: int) -> Result:
     message = (
-        f"`{call.tool.name}` was not called: nobody knows whether the earlier call with its idempotency key acted "
+        f"`{call.tool.name}` was not called: it is unknown whether the earlier call with its idempotency key acted "
         f"(entry {entry} of the journal)"
     )
     details: dict[str, JSON] = {"entry": entry, "may_have_acted": True}
@@ -623,9 +629,9 @@ class _Writer:
             self._database = JournalDatabase(self._connection)
             self._connection.transact(self._database.settle, durable=True)
         connection, database = self._connection, self._database
-        now = RealClock().now().timestamp()
-        if self._keep is not None and now - self._pruned > _PRUNE_EVERY:
-            self._pruned, before = now, now - self._keep
+        time = now()
+        if self._keep is not None and time - self._pruned > _PRUNE_EVERY:
+            self._pruned, before = time, time - self._keep
             connection.transact(lambda: database.prune(before), durable=False)
         found: list[Any] = connection.transact(
             lambda: [write.work(database) for write in writes], durable=any(write.durable for write in writes)
@@ -699,6 +705,17 @@ def _journal_file(workspace: str) -> Path:
         raise UnusableJournal("there is no folder for the journal", hint=f"set {STATE_VARIABLE}")
     name = sha256(workspace.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     return Path(folder, "journal", name, "journal.sqlite")
+
+
+def now() -> float:
+    """The time in seconds since 1970. Entries have real times, also those of sessions on virtual time."""
+    return _CLOCK.now().timestamp()
+
+
+@lru_cache(maxsize=256)
+def _cleaned(*texts: str) -> tuple[str, ...]:
+    # Almost all calls of a program have the same session, caller and user.
+    return tuple(map(_clean, texts))
 
 
 def _clean(text: str) -> str:

@@ -77,4 +77,4 @@ def _late(call: Call, seconds: float) -> Result:
         f"`{call.tool.name}` was not called: the earlier call with its idempotency key did not end within "
         f"{format_duration(seconds)}"
     )
-    return without_attempts(Result.failed(Outcome.TIMEOUT, message, code="idempotency_wait", retryable=True))
+    return without_attempts(Result.failed(Outcome.TIMEOUT, message, retryable=True))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from toolcrib.core.clock import RealClock
 from toolcrib.core.model import Call, Outcome, Result
 from toolcrib.core.protocols import CallNext
-from toolcrib.engine.call_journal import unavailable
+from toolcrib.engine.call_journal import now, unavailable
 from toolcrib.engine.middleware.call_failures import cancelled_by_caller, result_of_error
 from toolcrib.engine.middleware.layer import LayerContext
 from toolcrib.security.journal import UnusableJournal
@@ -17,7 +16,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext:
     assert journal is not None  # noqa: S101 -- only tools with a journal have the layer
 
     async def reading(call: Call) -> Result:
-        started = RealClock().now().timestamp()
+        started = now()
         try:
             result = await call_next(call)
         except BaseException as error:

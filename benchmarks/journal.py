@@ -1,0 +1,132 @@
+"""The journal: calls with it, compared with bare commits to SQLite.
+
+.venv/bin/python benchmarks/journal.py [--rounds 60]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from rounds import Row, interleaved, line
+
+from toolcrib import Registry, Runtime
+from toolcrib.security.journal import TABLES
+
+READS, CHANGES = 400, 40
+"""Calls in a round: a commit that waits for the disk takes much longer."""
+
+ARGUMENTS: dict[str, Any] = {"amount": 20, "to": "ann"}
+
+INSERT = (
+    "INSERT INTO toolcrib_calls (owner, tool, mode, arguments, state, changes, started, ended, outcome, attempts, call, "
+    "session, caller, user_name, correlation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+ENTRY = (
+    "0123456789abcdef", "pay", "python", '{"amount":20,"to":"ann"}', "ended", 0, 1.8e9, 1.8e9, "ok", 1, "main-1", "main",
+    "", "", "",
+)  # fmt: skip
+
+
+async def pay(amount: float, to: str) -> str:
+    """The tool, which does nothing."""
+    return f"{amount} {to}"
+
+
+class Bare:
+    """The table of a journal, written without one."""
+
+    def __init__(self, path: Path, level: str) -> None:
+        self.connection = sqlite3.connect(path, isolation_level=None)
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute(f"PRAGMA synchronous = {level}")
+        for statement in TABLES:
+            self.connection.execute(statement.format(identity="INTEGER PRIMARY KEY"))
+
+    def insert(self) -> int:
+        """Commit a row, and return its number."""
+        return int(self.connection.execute(INSERT, ENTRY).lastrowid or 0)
+
+    def insert_and_update(self) -> None:
+        """Commit a row and a change of it: an intent and its end."""
+        number = self.insert()
+        self.connection.execute("UPDATE toolcrib_calls SET ended = 1.8e9 WHERE id = ?", (number,))
+
+
+def calls(
+    loop: asyncio.AbstractEventLoop,
+    runtime: Runtime,
+    name: str,
+    times: int,
+    commit: Callable[[], object] = lambda: None,
+) -> float:
+    """Seconds of one call, each followed by `commit`."""
+
+    async def several() -> float:
+        started = perf_counter()
+        for _ in range(times):
+            await runtime.call(name, ARGUMENTS)
+            commit()
+        return (perf_counter() - started) / times
+
+    return loop.run_until_complete(several())
+
+
+def rows(rounds: int = 60) -> Iterator[Row]:
+    """The rows of the journal."""
+    loop = asyncio.new_event_loop()
+    # Not in /tmp, which may be in memory: a commit there waits for nothing.
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as name:
+        folder = Path(name)
+        with (
+            Runtime(Registry(), journal=folder / "own" / "journal.sqlite") as journalled,
+            Runtime(Registry()) as plain,
+        ):
+            for runtime in (journalled, plain):
+                runtime.add(pay)
+                runtime.add(pay, name="look", annotations={"read_only": True})
+            for tool, measure, level, times, goal in (
+                ("look", "read-only call", "NORMAL", READS, 1.5),
+                ("pay", "destructive call", "FULL", CHANGES, 1.3),
+            ):
+                bare = Bare(folder / f"{tool}.sqlite", level)
+                with closing(bare.connection):
+                    commit = bare.insert if tool == "look" else bare.insert_and_update
+                    found = interleaved(
+                        {
+                            "ours": partial(calls, loop, journalled, tool, times),
+                            "base": partial(calls, loop, plain, tool, times, commit),
+                        },
+                        rounds,
+                    )
+                base = "one bare commit" if tool == "look" else "two bare commits"
+                yield Row(
+                    f"journalled {measure}",
+                    f"the same call without a journal, and {base} ({level})",
+                    found["ours"],
+                    found["base"],
+                    goal,
+                )
+    loop.close()
+
+
+def main() -> int:
+    """Print the rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=60)
+    for row in rows(parser.parse_args().rounds):
+        print(line(row), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

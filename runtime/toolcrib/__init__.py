@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.middleware.events import CallFinished, CallProgressed, CallStarted, Event
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.session import Session
-    from toolcrib.engine.statistics import Statistics
+    from toolcrib.engine.statistics import CallEstimate, Statistics
     from toolcrib.engine.stub import ToolStub
     from toolcrib.engine.telemetry import Telemetry
     from toolcrib.executors import Executors
@@ -186,7 +186,7 @@ _HOMES = {
     "core.running_calls": ("RunningCall",),
     "core.server_config": ("Catalogue", "Server"),
     "engine.session": ("Session",),
-    "engine.statistics": ("Statistics",),
+    "engine.statistics": ("CallEstimate", "Statistics"),
     "engine.stub": ("ToolStub",),
     "engine.telemetry": ("Telemetry",),
     "scenarios": ("ScenarioReport", "run_scenario", "runs_of"),
@@ -230,6 +230,7 @@ __all__ = [
     "CallContext",
     "CallDenied",
     "CallError",
+    "CallEstimate",
     "CallFinished",
     "CallNext",
     "CallProgressed",

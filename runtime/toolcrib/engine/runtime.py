@@ -77,7 +77,7 @@ from toolcrib.engine.startup import (
     start_over,
     with_modes,
 )
-from toolcrib.engine.statistics import CallStatistics, Statistics
+from toolcrib.engine.statistics import CallEstimate, CallStatistics, Statistics, estimate_of
 from toolcrib.engine.telemetry import MISSING, NO_TELEMETRY, Telemetry, telemetry_of
 from toolcrib.executors import Executors, is_executor
 from toolcrib.loading.settings import NO_SETTINGS, apply_settings
@@ -428,6 +428,26 @@ class Runtime:
     def reset_statistics(self) -> Statistics:
         """Start the statistics anew, and return those up to now. Every call is in one of the two."""
         return self._engine.call_statistics.taken(reset=True)
+
+    def estimate(self, name: str) -> CallEstimate:
+        """What a call of a tool is expected to use: what its descriptor declares, and what was observed.
+
+        A tool whose declared estimate exceeds its timeout or `limits.output_size` is refused before it is called, with the
+        outcome `limit_exceeded` and the code `estimate_exceeds_limit`.
+
+        Example:
+            ```python
+            expected = runtime.estimate("get_order").duration
+            print(expected.value, expected.source, expected.observations)
+            ```
+
+        Args:
+            name: Name of the tool.
+
+        Raises:
+            ConfigurationError: No tool has the name; the message has the nearest names.
+        """
+        return self._engine.estimate(name)
 
     def running(self) -> tuple[RunningCall, ...]:
         """The calls that are running, the oldest first. Calls that end without waiting are never listed.
@@ -1156,6 +1176,11 @@ class Engine:
     def tell_observers(self, event: Event) -> None:
         """Notify the observers."""
         self._observers.tell(event)
+
+    def estimate(self, name: str) -> CallEstimate:
+        """What a call of a tool is expected to use; see `Runtime.estimate`."""
+        self._check_known(name)
+        return estimate_of(self.registry[name], self.call_statistics.taken())
 
     def _check_known(self, name: str) -> None:
         if name in self.registry:

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from struct import unpack
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.core.model import JSON, Outcome, Result
+from toolcrib.core.model import JSON, Descriptor, Outcome, Result
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -167,8 +167,8 @@ class Totals(NamedTuple):
         """Return the summary as a JSON object, with durations in seconds."""
         return {
             "calls": self.calls,
-            "outcomes": dict(sorted(self.outcomes.items())),
-            "codes": dict(sorted(self.codes.items())),
+            "outcomes": {**self.outcomes},
+            "codes": {**self.codes},
             "cached": self.cached,
             "duration": {
                 "total": round(self.durations.total, 6),
@@ -398,7 +398,68 @@ def _totals(rows: Iterable[StatisticsRow]) -> Totals:
                 codes[code] += count
         durations.merge(row.durations)
         cached += row.cached
-    return Totals(outcomes.total(), outcomes, codes, cached, durations)
+    calls = outcomes.total()
+    return Totals(calls, dict(sorted(outcomes.items())), dict(sorted(codes.items())), cached, durations)
+
+
+ENOUGH: Final = 20
+"""Number of observed calls from which on their durations replace a declared one."""
+
+
+class EstimatedValue(NamedTuple):
+    """An expected value, and where it comes from.
+
+    Attributes:
+        value: The value; None if nothing is known.
+        source: `declared` by the descriptor, `observed` in calls, or `unknown`.
+        observations: Number of calls in which it was observed, whatever the source.
+        declared: What the descriptor declares; None if it declares nothing.
+    """
+
+    value: float | None
+    source: Literal["declared", "observed", "unknown"]
+    observations: int = 0
+    declared: float | None = None
+
+
+class CallEstimate(NamedTuple):
+    """The expected use of one call of a tool.
+
+    Attributes:
+        tool: Name of the tool.
+        duration: Seconds. Observed is the duration that 90 % of the calls in the statistics did not exceed. It counts from
+            20 calls on, and before that if the descriptor declares nothing.
+        cost: US dollars, as declared.
+        output: Size of the result in bytes, as declared.
+    """
+
+    tool: str
+    duration: EstimatedValue
+    cost: EstimatedValue
+    output: EstimatedValue
+
+    def as_json(self) -> dict[str, JSON]:
+        """Return the estimate as a JSON object."""
+        values: dict[str, JSON] = {
+            name: getattr(self, name)._asdict() for name in ("duration", "cost", "output")
+        }
+        return {"tool": self.tool, **values}
+
+
+def estimate_of(tool: Descriptor, statistics: Statistics) -> CallEstimate:
+    """The expected use of one call, from the descriptor and from the calls that have ended."""
+    durations = _totals(row for row in statistics.rows if row.tool == tool.name).durations
+    declared = tool.estimate
+    observed = durations.percentile(90)
+    if observed is None or (declared.duration is not None and durations.count < ENOUGH):
+        duration = _declared(declared.duration)._replace(observations=durations.count)
+    else:
+        duration = EstimatedValue(observed, "observed", durations.count, declared.duration)
+    return CallEstimate(tool.name, duration, _declared(declared.cost), _declared(declared.output))
+
+
+def _declared(value: float | None) -> EstimatedValue:
+    return EstimatedValue(value, "unknown" if value is None else "declared", declared=value)
 
 
 class CallStatistics:

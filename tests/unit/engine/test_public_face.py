@@ -22,6 +22,7 @@ FACE = {
     "discover",
     "dry_run",
     "enable",
+    "estimate",
     "journal",
     "observe",
     "open",

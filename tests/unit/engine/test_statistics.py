@@ -20,7 +20,7 @@ from in_memory import runtime_of
 from reaching import Script, failed, reaching
 from sampling import examples
 from toolcrib import ConfigurationError, RealClock, Result, Runtime, Statistics, VirtualClock
-from toolcrib.engine.statistics import BATCH, DurationHistogram
+from toolcrib.engine.statistics import BATCH, ENOUGH, DurationHistogram
 
 TOOLS = """
 name: hello
@@ -261,3 +261,33 @@ def test_memory_depends_on_tools_and_callers_and_not_on_calls():
     asyncio.run(calls(2 * BATCH))
     assert len(runtime.statistics.rows) == 2
     assert size() < 100_000
+
+
+def test_an_estimate_is_declared_until_enough_calls_were_observed():
+    async def run():
+        runtime = reaching(Script(takes=2), "estimate: {duration: 5s, cost: 0.25}", "")
+        session = runtime.session(clock=VirtualClock())
+        first = runtime.estimate("tool")
+        assert first.duration == (5, "declared", 0, 5)
+        assert first.cost == (0.25, "declared", 0, 0.25)
+        assert first.output == (None, "unknown", 0, None)
+        for _ in range(ENOUGH - 1):
+            await session.call("tool")
+        assert runtime.estimate("tool").duration == (5, "declared", ENOUGH - 1, 5)
+        await session.call("tool")
+        duration = runtime.estimate("tool").duration
+        assert duration[1:] == ("observed", ENOUGH, 5)
+        assert duration.value == pytest.approx(2, rel=0.005)
+        # Without a declaration, one call is better than nothing.
+        assert runtime.estimate("tool_2").duration == (None, "unknown", 0, None)
+        await session.call("tool_2")
+        assert runtime.estimate("tool_2").duration[1:] == ("observed", 1, None)
+        assert runtime.estimate("tool_2").as_json()["duration"]["source"] == "observed"
+
+    asyncio.run(run())
+
+
+def test_an_estimate_of_an_unknown_tool_names_the_nearest():
+    with pytest.raises(ConfigurationError, match="unknown tool `helo`") as raised:
+        shop().estimate("helo")
+    assert raised.value.hint == "did you mean `hello`?"

@@ -144,7 +144,7 @@ class TestExecThatRunsAProgramForEachCall(ExecContract):
         broken_blocks=[
             {},
             {"command": []},
-            {"command": "cat"},
+            {"command": {"cat": []}},
             {"command": ["{{ args.program }}"]},
             {"command": ["cat"], "wire": "xml"},
             {"command": ["cat"], "environment": {}},

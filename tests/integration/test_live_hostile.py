@@ -55,7 +55,7 @@ class Case(NamedTuple):
     arguments: Mapping[str, Any] = {}
     inputs: str = "{}"
     output: str = FOUND
-    timeout: str = "5s"
+    timeout: str = "60s"
     requests: int | None = None
     value: Any = None
     repeated: bool = False

@@ -28,9 +28,22 @@ EXTRAS = re.compile(r"^\$ pip install 'toolcrib\[([a-z,]+)\]'$", re.MULTILINE)
 
 @pytest.fixture(scope="session")
 def wheel(root, tmp_path_factory) -> Path:
-    """The wheel, built from the working tree."""
+    """The wheel, built from the working tree; in an environment of its own where everything is tested."""
     folder = tmp_path_factory.mktemp("wheel")
-    pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), str(root))
+    if THOROUGH:
+        pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), str(root))
+    else:
+        run(
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "--target",
+            "wheel",
+            "--directory",
+            str(folder),
+            cwd=root,
+        )
     (built,) = folder.glob("*.whl")
     return built
 
@@ -62,16 +75,27 @@ def python_with(wheel, tmp_path_factory):
     return python
 
 
+PIP = """#!/bin/sh
+case "$1 $2" in
+  "install toolcrib["*) exit 0 ;;
+  "install ./"*) export PYTHONPATH="$(dirname "$0")/../backend" PIP_NO_BUILD_ISOLATION=1 ;;
+esac
+exec "$(dirname "$0")/python" -m pip "$@"
+"""
+"""Extras are there already (`EXTRAS`), and packages of pages are built with the backend of this environment."""
+
+
 def link(folder: Path, names: set[str]) -> None:
     """A virtual environment, where distributions of this one are links."""
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    for name in names:
-        for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
-            (packages / top).symlink_to(distribution(name).locate_file(top))
-    (folder / "bin" / "pip").write_text(
-        '#!/bin/sh\nexec "$(dirname "$0")/python" -m pip "$@"\n', encoding="utf-8"
-    )
+    backend = folder / "backend"
+    backend.mkdir()
+    for place, linked in ((packages, names), (backend, {"hatchling", *required("hatchling")})):
+        for name in linked:
+            for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
+                (place / top).symlink_to(distribution(name).locate_file(top))
+    (folder / "bin" / "pip").write_text(PIP, encoding="utf-8")
     (folder / "bin" / "pip").chmod(0o755)
 
 
@@ -91,6 +115,7 @@ def required(requirement: str) -> set[str]:
     waiting = [Requirement(requirement)]
     while waiting:
         above = waiting.pop()
+        assert above.extras <= {*distribution(above.name).metadata.get_all("Provides-Extra", ())}, above
         for text in distribution(above.name).requires or ():
             each = Requirement(text)
             extras = above.extras or {""}
@@ -157,12 +182,11 @@ def page_environment(request, root, tmp_path, python_with, command_of):
 
 
 def pip(python: Path | str, *arguments: str) -> None:
-    done = subprocess.run(
-        [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    run(str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
+
+
+def run(*command: str, cwd: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -303,7 +303,7 @@ def answer_hint(result: Result) -> str:
     id_ = escape_terminal(str(facts["id"]))
     if facts.get("kept") == "process":
         return (
-            f"the arguments hold secrets and there is no encryption key, so the approval `{id_}` ends with this process; "
+            f"the arguments contain secrets, and no encryption key is set; the approval `{id_}` ends with this process; "
             "run `toolcrib approvals key` and repeat the call"
         )
     return f"run `toolcrib approvals approve {id_}`, then repeat the call"

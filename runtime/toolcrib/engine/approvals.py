@@ -250,7 +250,7 @@ class Approvals:
             )
         if approval.kept == "process" and answer.scope == "always" and answer.same_arguments:
             raise NoKey(
-                "`same_arguments` cannot be stored: the arguments hold secrets, and there is no encryption key",
+                "cannot store `same_arguments`: the arguments contain secrets, and no encryption key is set",
                 hint="run `toolcrib approvals key`, or approve once or for the session",
             )
         shown = None
@@ -836,8 +836,8 @@ def _warn_without_key(approval: Approval) -> None:
     import logging  # noqa: PLC0415 -- few calls hold secrets
 
     logging.getLogger("toolcrib").warning(
-        "the arguments of the pending call `%s` (%s) hold secrets and there is no encryption key, so they stay in the "
-        "memory of this process; run `toolcrib approvals key`",
+        "the arguments of the pending call `%s` (%s) contain secrets, and no encryption key is set; they are kept in the "
+        "memory of this process only; run `toolcrib approvals key`",
         approval.id,
         approval.tool,
     )

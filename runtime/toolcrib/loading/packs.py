@@ -440,7 +440,7 @@ def _folders(point: EntryPoint) -> tuple[list[Path], str]:
         name = ".".join(parts[: at + 1])
         spec = _outer_spec(part) if within is None else PathFinder.find_spec(part, within)
         if spec is None:
-            return [], f"there is no package `{name}`"
+            return [], f"the package `{name}` was not found"
         if spec.submodule_search_locations is None:
             return [], f"`{name}` is a module, not a package"
         within = list(spec.submodule_search_locations)

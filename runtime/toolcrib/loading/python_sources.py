@@ -75,4 +75,4 @@ def missing_module(source: PythonSource) -> Problem:
     hint = did_you_mean(source.name, known) or (
         "install it, add it to PYTHONPATH, or put it into the project folder"
     )
-    return Problem(code="import_failed", message=f"there is no module `{source.module}`", hint=hint)
+    return Problem(code="import_failed", message=f"the module `{source.module}` was not found", hint=hint)

@@ -112,7 +112,7 @@ def test_an_unknown_approval(held, toolcrib):
 
 def test_secrets_need_a_key(held, toolcrib, tmp_path):
     first = toolcrib("call", "pay", "amount=5", "password=canary-4711")
-    assert "there is no encryption key, so the approval" in first.stderr
+    assert "no encryption key is set; the approval" in first.stderr
     wrote = toolcrib("approvals", "key")
     assert wrote.stdout == f"wrote {tmp_path / 'state' / 'encryption.key'}\n"
     assert "exists already" in toolcrib("approvals", "key").stderr

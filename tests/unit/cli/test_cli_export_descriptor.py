@@ -110,4 +110,4 @@ def test_a_name_that_is_neither_a_tool_nor_a_module_is_an_error(module, toolcrib
     assert "`refund*x` is neither the name of a tool nor a module" in done.stderr
     done = toolcrib("export", "descriptor", "no_such_module_of_tools")
     assert done.exit_code == 1
-    assert "there is no module `no_such_module_of_tools`" in done.output
+    assert "the module `no_such_module_of_tools` was not found" in done.output

@@ -276,7 +276,7 @@ def test_what_the_code_prints_goes_to_stderr(trusted, module, toolcrib):
 def test_a_module_that_does_not_exist_is_reported_at_the_source(trusted, toolcrib):
     (trusted / "toolcrib.yaml").write_text("project: shop\nsources:\n  - python: no.such_module\n")
     done = toolcrib("validate")
-    assert "toolcrib.yaml:3:1: import_failed: there is no module `no.such_module`" in done.output
+    assert "toolcrib.yaml:3:1: import_failed: the module `no.such_module` was not found" in done.output
 
 
 def test_a_name_that_a_file_has_is_a_duplicate(trusted, toolcrib):

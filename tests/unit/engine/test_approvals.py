@@ -398,7 +398,7 @@ def test_with_a_key_secrets_survive_a_restart(tmp_path, monkeypatch):
 def test_a_standing_approval_stores_no_digest_of_secrets_without_a_key(tmp_path):
     runtime = opened(tmp_path)
     id_ = id_of(called(runtime, password="canary-4711"))
-    with pytest.raises(NoKey, match="`same_arguments` cannot be stored"):
+    with pytest.raises(NoKey, match="cannot store `same_arguments`"):
         runtime.approvals.answer(id_, {"approve": {"scope": "always", "same_arguments": True}})
 
 

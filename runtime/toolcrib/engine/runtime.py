@@ -160,6 +160,7 @@ class Runtime:
         approver: Approver | None = None,
         telemetry: Telemetry | None = None,
         journal: Path | str | Literal[False] | None = None,
+        access: Mapping[str, JSON] | None = None,
     ) -> None:
         """Create a runtime over a registry. Use `Runtime.open` to read tools from files.
 
@@ -189,6 +190,8 @@ class Runtime:
             telemetry: What is recorded of calls (default: `telemetry` of the project).
             journal: The file of the journal of calls that leave the process, or the address of a PostgreSQL server
                 (`postgresql://...`). Default: none.
+            access: Who may call what, as `access` of a project: `{"rules": [{"deny": {"tool": "pay_*"}}]}`. Relative folders
+                are those of the working directory.
 
         Raises:
             ConfigurationError: An entry of `egress` or `origins` is invalid, `sandbox` is unknown, `client` is not
@@ -213,6 +216,7 @@ class Runtime:
                 approver=approver,
                 telemetry=telemetry,
                 journal=journal,
+                access=() if access is None else _plain_access(access, executors),
             )
         )
 
@@ -247,6 +251,7 @@ class Runtime:
         approver: Approver | None = None,
         telemetry: Telemetry | None = None,
         journal: Path | str | Literal[False] | None = None,
+        access: Mapping[str, JSON] | None = None,
     ) -> Runtime:
         """Read tools, packs and scenarios from disk. Documents with errors are skipped and reported.
 
@@ -301,6 +306,9 @@ class Runtime:
             journal: The file of the journal of calls that leave the process, or the address of a PostgreSQL server
                 (`postgresql://...`). False for none. Default: `journal` of the project, which is a file in the user's
                 state folder; without a project, none.
+            access: Who may call what, as `access` of a project. Its rules are added to those of the project, its other
+                keys replace them. Relative folders are those of the working directory. A rule that matches no tool is
+                logged.
 
         Raises:
             DocumentError: `strict` is set and the documents have problems.
@@ -324,6 +332,7 @@ class Runtime:
             watched=watch,
             servers=servers,
             trust=_policy_of(trust, [str(path) for path in paths]),
+            access=() if access is None else _plain_access(access, executors),
         )
         runtime = read_runtime(
             asked,
@@ -349,6 +358,7 @@ class Runtime:
             if strict:
                 raise error
             _log().warning("%s", error)
+        runtime._engine.log_idle_rules(asked.access)  # noqa: SLF001 -- not a second public method
         if runtime.problems:
             log_problems(runtime.problems)
         return runtime
@@ -833,6 +843,17 @@ def runtime_on(engine: Engine) -> Runtime:
     return runtime
 
 
+def _plain_access(said: Mapping[str, JSON], executors: Executors | None) -> tuple[Any, ...]:
+    """The access settings of a program as plain data.
+
+    Raises:
+        DocumentError: They have errors.
+    """
+    from toolcrib.loading.projects import parse_program_access  # noqa: PLC0415 -- few programs have rules
+
+    return parse_program_access(said, executors or Executors.installed()).as_plain()
+
+
 def read_runtime(
     asked: OpenRequest,
     *,
@@ -917,6 +938,7 @@ class Engine:
         approver: Approver | None = None,
         telemetry: Telemetry | None = None,
         journal: Path | str | Literal[False] | None = None,
+        access: tuple[Any, ...] = (),
     ) -> None:
         """Create an engine with the parameters of `Runtime`, plus the loaded project (`stock`) and `trust`.
 
@@ -964,6 +986,9 @@ class Engine:
         self.violations = ViolationLog()
         self._access: AccessControl | None = None
         self._access_of: tuple[Any, ...] = ()
+        if access:
+            self.settings = NO_SETTINGS._replace(access=access)
+            registry = self._seen_by_anyone(registry)
         self._reach = (egress if isinstance(egress, str) else tuple(egress), dict(origins))
         if any(self._reach):
             # Fail in the constructor, not in the first call that needs the network.
@@ -1372,6 +1397,29 @@ class Engine:
         look = access.look(principal_of(context))
         return registry if look is None else registry.derived_once((look,), lambda: registry.seen_by(look))
 
+    def _seen_by_anyone(self, registry: Registry) -> Registry:
+        look = self.access.look(ANYONE)
+        return registry if look is None else registry.seen_by(look)
+
+    def log_idle_rules(self, access: tuple[Any, ...]) -> None:
+        """Log the rules of a program that have no effect on the current tools."""
+        if not access:
+            return
+        from toolcrib.engine.discovery import is_of_unlisted  # noqa: PLC0415 -- few programs have rules
+        from toolcrib.loading.access import check_rules  # noqa: PLC0415 -- as above
+
+        own = read_access(access).rules
+        inherited = self.access.settings.rules[: -len(own) or None]
+        stock = self._stock
+        log_problems(
+            check_rules(
+                inherited,
+                own,
+                stock.registry,
+                lambda glob: not stock.unimported and not is_of_unlisted(glob, stock.unlisted),
+            )
+        )
+
     def chain_of_hidden(self, tool: Descriptor, hidden: HiddenReason) -> BoundChain:
         """Return the chain of a tool that is not offered: every call fails with the reason."""
         return self._binder.of_hidden(tool, hidden)
@@ -1764,7 +1812,8 @@ class Engine:
         offered = self._discovery.offered if self.servers else NOTHING
         if self._asked is None:
             started = start_over(self._given, self.servers, self.executors, offered)
-            return StartupState(self.executors, started[1], started[0], NO_SETTINGS)
+            registry = self._seen_by_anyone(started[0])
+            return StartupState(self.executors, started[1], registry, self.settings or NO_SETTINGS)
         imported = None if self._modules is None else self._modules.imported
         return start_again(self._asked, self.executors, self._stock, offered, self.trust, imported=imported)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
 from toolcrib.core.model import NOTHING, Descriptor
@@ -239,6 +239,7 @@ class OpenRequest(NamedTuple):
         remembers: Whether cached tool lists of servers and definitions of Python tools may be used; for commands that
             only list.
         modules: Python sources in addition to those in files.
+        access: The access settings of the program, on top of those in files (`AccessSettings.as_plain`).
     """
 
     paths: tuple[str, ...] = ()
@@ -251,6 +252,7 @@ class OpenRequest(NamedTuple):
     trust: TrustPolicy = TrustPolicy()
     remembers: bool = False
     modules: tuple[str, ...] = ()
+    access: tuple[Any, ...] = ()
 
 
 class StartupState(NamedTuple):
@@ -457,5 +459,11 @@ def _started(
     *,
     insists: bool = False,
 ) -> StartupState:
+    if asked.access:
+        from toolcrib.loading.access import overlay_access  # noqa: PLC0415 -- few programs have rules
+        from toolcrib.security.access import read_access  # noqa: PLC0415 -- as above
+
+        access = overlay_access(read_access(settings.access), read_access(asked.access))
+        settings = settings._replace(access=access.as_plain())
     registry = apply_profile(stock, settings, asked.modes, executors, insists=insists)
     return StartupState(executors, stock, registry, settings)

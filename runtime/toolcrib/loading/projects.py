@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, did_you_mean
@@ -615,6 +615,29 @@ def _defaults(said: Mapping[str, Any]) -> Mapping[str, JSON]:
     if "timeout" in written:
         written["timeout"] = parse_duration(written["timeout"])
     return MappingProxyType(written)
+
+
+_PROGRAM: Final = "Runtime(access=...)"
+"""Where the settings of a program are, in problems and decisions."""
+
+
+def parse_program_access(said: Mapping[str, Any], kinds: Kinds) -> AccessSettings:
+    """The access settings that a program passes to a runtime, written as `access` of a project.
+
+    Relative folders are those of the working directory.
+
+    Raises:
+        DocumentError: The settings have errors.
+    """
+    found = Project.parse(_PROGRAM, {"project": "program", "access": dict(said)}, kinds=kinds).access
+    return found._replace(
+        rules=tuple(
+            rule._replace(place=f"{_PROGRAM}/rules/{index}") for index, rule in enumerate(found.rules)
+        ),
+        places=MappingProxyType({key: f"{_PROGRAM}/{key.replace('.', '/')}" for key in found.places}),
+        # Relative paths in arguments stay those of the project.
+        root="",
+    )
 
 
 def settings_of(project: Project | None, profile: str | None = None, chosen_by: str = "") -> Settings:

@@ -7,7 +7,8 @@ import logging
 
 import pytest
 
-from toolcrib import AccessViolation, CallFinished, CallStarted, Outcome, Runtime
+from in_memory import runtime_of
+from toolcrib import AccessViolation, CallFinished, CallStarted, Descriptor, DocumentError, Outcome, Runtime
 from toolcrib.engine import engine_of
 from toolcrib.engine.access_control import Principal
 
@@ -329,3 +330,64 @@ async def test_a_denial_comes_before_the_cache_and_the_limits(project):
         # More calls than the rate allows, none of which waits or spends from it.
         results = [await runtime.call("far", {"a": 1}) for _ in range(3)]
         assert [(each.outcome, each.usage.attempts) for each in results] == [(DENIED, 0)] * 3
+
+
+# The settings of a program.
+
+
+TWO = """
+name: get_order
+mock: {result: 1}
+---
+name: refund
+input_schema: {type: object, properties: {amount: {type: number}}}
+mock: {result: done}
+"""
+LIMIT = {"rules": [{"deny": {"tool": "refund", "args": {"amount": {"$gt": 500}}}, "reason": "Too much."}]}
+
+
+async def test_a_program_gives_rules_without_a_project():
+    async with Runtime(runtime_of(TWO).registry, access={**LIMIT, "default": "allow"}) as runtime:
+        assert (await runtime.call("refund", {"amount": 500})).value == "done"
+        denied = await runtime.call("refund", {"amount": 501})
+        assert (denied.outcome, denied.error.details["at"]) == (Outcome.DENIED, "Runtime(access=...)/rules/0")
+        assert runtime.violations.total == 1
+
+
+async def test_a_tool_that_the_rules_of_a_program_deny_is_not_listed():
+    rules = {"rules": [{"deny": {"tool": ["refund", "later"]}}]}
+    async with Runtime(runtime_of(TWO).registry, access=rules) as runtime:
+        assert [card.name for card in runtime.registry.query()] == ["get_order"]
+        runtime.add(Descriptor("later", bindings={"mock": {"result": 1}}, mode="mock"))
+        assert [card.name for card in runtime.registry.query()] == ["get_order"]
+        assert (await runtime.call("later")).outcome is Outcome.DENIED
+
+
+async def test_the_rules_of_a_program_are_added_to_those_of_the_project(tmp_path, caplog):
+    (tmp_path / "tools.yaml").write_text(TWO)
+    project = tmp_path / "toolcrib.yaml"
+    project.write_text(
+        "project: p\nsources: [tools.yaml]\naccess: {default: deny, rules: [{deny: {tool: get_order}}]}\n"
+    )
+    more = {"default": "allow", "rules": [*LIMIT["rules"], {"deny": {"tool": "refnd"}}]}
+    for _warm in range(2):  # read, and from the index
+        async with Runtime.open(project, access=more) as runtime:
+            assert (await runtime.call("get_order")).error.code == "access_rule"
+            assert (await runtime.call("refund", {"amount": 501})).error.code == "access_rule"
+            assert (await runtime.call("refund", {"amount": 5})).outcome is Outcome.OK
+            await runtime.reload()
+            assert (await runtime.call("refund", {"amount": 501})).error.code == "access_rule"
+    assert "the rule `deny tool refnd` matches no tool" in caplog.text
+    assert "did you mean `refund`?" in caplog.text
+
+
+def test_mistakes_in_the_rules_of_a_program_are_all_reported():
+    wrong = {"defalt": "deny", "grants": ["netwrok"], "rules": [{"dny": {}}]}
+    with pytest.raises(DocumentError) as error:
+        Runtime(runtime_of(TWO).registry, access=wrong)
+    assert {each.source for each in error.value.problems} == {"Runtime(access=...)"}
+    assert {(each.code, each.pointer) for each in error.value.problems} >= {
+        ("unknown_key", "/access/defalt"),
+        ("unknown_key", "/access/rules/0/dny"),
+    }
+    assert "did you mean `default`?" in str(error.value)

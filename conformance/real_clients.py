@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import environments
-from environments import BUILD, HERE, LOGS, PINS, PROJECT
+from environments import BUILD, HERE, LOGS, PACKAGES, PINS, PROJECT
 from processes import Ran, ServerFailed, free_port, run, serving
 from sections import Section
 
@@ -26,9 +29,27 @@ CALLS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 """What each client calls, under the name that the table has for it."""
 
-TOOLS = sorted(file.name.removesuffix(".tool.yaml") for file in (PACK / "tools").iterdir())
+CONFIRMED = """\
+name: confirmed
+description: Asks a person first.
+requires_confirmation: "Add {{ args.number }}?"
+input_schema: {type: object, properties: {number: {type: integer}}, required: [number]}
+mock: {result: "added {{ args.number }}"}
+"""
+"""A tool that is served besides the pack."""
+
+FORMS = (
+    {"decision": "approve"},
+    {"decision": "approve", "arguments": '{"number": 7}'},
+    {"decision": "reject", "reason": "too many"},
+)
+"""What the user of a client that shows forms fills in, one form for each call of `confirmed`."""
+
+TOOLS = sorted([*(file.name.removesuffix(".tool.yaml") for file in (PACK / "tools").iterdir()), "confirmed"])
 
 APPEARED = "name: appeared\ndescription: Was not there when the client connected.\nmock: {result: 1}\n"
+
+TYPESCRIPT = "@modelcontextprotocol/client"
 
 PROTOCOLS = {"handshake": "2025-11-25", "modern": "2026-07-28"}
 
@@ -39,11 +60,13 @@ class Served(NamedTuple):
     Attributes:
         url: Where it is served; empty for stdio.
         command: What a client starts for stdio.
+        env: The environment of the server, and of whoever answers its approvals.
         appears: The file that makes a further tool appear, and its text.
     """
 
     url: str
     command: tuple[str, ...]
+    env: dict[str, str]
     appears: tuple[str, str]
 
 
@@ -71,6 +94,9 @@ def _clients() -> Iterator[tuple[str, str, Sequence[str], Any]]:
     yield "mcp 1.x ClientSession", _pin("mcp1", "mcp"), ("handshake",), _script("mcp1", "mcp1_client.py")
     yield "mcp 2.x Client", _pin("fastmcp", "mcp"), both, _script("fastmcp", "mcp2_client.py")
     yield "FastMCP Client", _pin("fastmcp", "fastmcp"), both, _script("fastmcp", "fastmcp_client.py")
+    lock = json.loads((HERE / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    version = lock[f"node_modules/{TYPESCRIPT}"]["version"]
+    yield "TypeScript SDK Client", version, both, _script("", "typescript_client.mjs")
     yield "FastMCP CLI", _pin("fastmcp", "fastmcp"), ("modern",), _ask_fastmcp_cli
 
 
@@ -83,37 +109,38 @@ def _served(label: str, transport: str) -> Iterator[Served]:
     folder = BUILD / "served" / label
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(PACK, folder)
+    (folder / "tools" / "confirmed.tool.yaml").write_text(CONFIRMED, encoding="utf-8")
     command = (environments.script("toolcrib", "toolcrib"), "serve", "mcp", str(folder))
     appears = (str(folder / "tools" / "appeared.tool.yaml"), APPEARED)
-    if transport == "stdio":
-        yield Served("", command, appears)
-        return
-    port = free_port()
-    options = ("--transport", "http", "--port", str(port))
-    log = LOGS / f"served-{label}.log"
-    with serving(
-        [*command, *options], port, env=environments.bare_environment(), cwd=folder, log=log, ends_with=0
-    ):
-        yield Served(f"http://127.0.0.1:{port}/mcp", command, appears)
+    # Approvals are not kept in a work tree, such as ours.
+    with TemporaryDirectory() as state:
+        env = environments.bare_environment(TOOLCRIB_STATE_DIR=state)
+        if transport == "stdio":
+            yield Served("", command, env, appears)
+            return
+        port = free_port()
+        options = ("--transport", "http", "--port", str(port))
+        log = LOGS / f"served-{label}.log"
+        with serving([*command, *options], port, env=env, cwd=folder, log=log, ends_with=0):
+            yield Served(f"http://127.0.0.1:{port}/mcp", command, env, appears)
 
 
 def _script(environment: str, file: str) -> Any:
-    """Ask by a script that runs in the client's own environment."""
+    """Ask by a script that runs in the client's own environment, or in Node if it has none."""
+    program = environments.python(environment) if environment else environments.node()
 
     def ask(served: Served, era: str) -> tuple[Sequence[str], list[str]]:
-        env = environments.bare_environment()
         asked = {
             **served._asdict(),
             "era": era,
-            "env": env,
             "calls": CALLS,
             "progress": "test_tool_with_progress",
+            "packages": str(PACKAGES),
+            "approval": ["confirmed", {"number": 1}],
+            "forms": FORMS,
         }
-        ran = run(
-            [environments.python(environment), str(HERE / "clients" / file), json.dumps(asked)],
-            env=env,
-            cwd=BUILD,
-        )
+        words = [program, str(HERE / "clients" / file), json.dumps(asked)]
+        ran = run(words, env=served.env, cwd=BUILD)
         if ran.code:
             return (), [f"the client ended with {ran.code}: {ran.err[-2000:]}"]
         return _judge(json.loads(ran.out), era)
@@ -135,11 +162,26 @@ def _judge(found: Mapping[str, Any], era: str) -> tuple[Sequence[str], list[str]
         and "This tool intentionally returns an error" in "".join(failing["texts"]),
         "unknown tool": found["unknown"].get("code") == -32602
         and "no_such_tool" in found["unknown"]["message"],
-        "progress": found["progress"] == [[0, 100], [50, 100], [100, 100]],
     }
+    if "progress" in found:
+        good["progress"] = found["progress"] == [[0, 100], [50, 100], [100, 100]]
+    if "approval" in found:
+        approved, edited, rejected = found["approval"]
+        good["approval"] = (
+            (approved["texts"], edited["texts"]) == (["added 1"], ["added 7"])
+            and rejected["is_error"]
+            and "rejected" in "".join(rejected["texts"])
+            and len(found["forms"]) == len(FORMS)
+            and found["forms"][0].startswith("`confirmed` requires approval: Add 1?")
+        )
     if "after" in found:
         good["list_changed"] = sorted(found["after"]) == sorted([*TOOLS, "appeared"])
-    keys = {"list": ("protocol", "listed"), "unknown tool": ("unknown",), "list_changed": ("after",)}
+    keys = {
+        "list": ("protocol", "listed"),
+        "unknown tool": ("unknown",),
+        "approval": ("approval", "forms"),
+        "list_changed": ("after",),
+    }
     return _split(
         {name: (held, {key: found[key] for key in keys.get(name, (name,))}) for name, held in good.items()}
     )
@@ -152,13 +194,18 @@ def _split(judged: Mapping[str, tuple[bool, Any]]) -> tuple[Sequence[str], list[
 
 
 def _ask_inspector(served: Served, era: str) -> tuple[Sequence[str], list[str]]:
-    """Ask by one command each; it ends with 5 where a tool failed or is not there, with 6 where a schema is poor."""
+    """Ask by one command each; it ends with 5 where a tool failed or is not there, with 6 where a schema is poor.
+
+    It shows no forms, so the operator approves the call that its error names.
+    """
     inspector = [environments.node(), environments.entry("@modelcontextprotocol/inspector"), "--cli"]
     spoken = ["--protocol-era", "legacy" if era == "handshake" else "modern", "--format", "json", "-q"]
 
     def ask(*options: str) -> Ran:
-        target = [served.url] if served.url else served.command
-        return run([*inspector, *target, *spoken, *options], env=environments.bare_environment(), cwd=BUILD)
+        # It passes nothing of its own environment on.
+        state = f"TOOLCRIB_STATE_DIR={served.env['TOOLCRIB_STATE_DIR']}"
+        target = [served.url] if served.url else [*served.command, "-e", state]
+        return run([*inspector, *target, *spoken, *options], env=served.env, cwd=BUILD)
 
     def call(tool: str, arguments: Mapping[str, Any]) -> Ran:
         return ask("--method", "tools/call", "--tool-name", tool, "--tool-args-json", json.dumps(arguments))
@@ -169,6 +216,12 @@ def _ask_inspector(served: Served, era: str) -> tuple[Sequence[str], list[str]]:
         call(*CALLS["bad arguments"]),
         call("no_such_tool", {}),
     )
+    held = call("confirmed", {"number": 1})
+    named = re.search(r"`(toolcrib approvals approve \w+)`", json.dumps(_result(held).get("content")))
+    if named:
+        words = [environments.script("toolcrib", "toolcrib"), *named[1].split()[1:]]
+        run(words, env=served.env, cwd=Path(served.appears[0]).parents[1])
+    made = call("confirmed", {"number": 1})
     tools = [tool["name"] for tool in _result(listed).get("tools", [])]
     judged = {
         "list --strict": (not listed.code and tools == TOOLS, listed),
@@ -178,6 +231,10 @@ def _ask_inspector(served: Served, era: str) -> tuple[Sequence[str], list[str]]:
         ),
         "bad arguments": (bad.code == 5 and "/name" in json.dumps(_result(bad).get("content")), bad),
         "unknown tool": (unknown.code == 5 and "no_such_tool" in unknown.err, unknown),
+        "approval by the operator": (
+            held.code == 5 and not made.code and "added 1" in json.dumps(_result(made).get("content")),
+            (held, made),
+        ),
     }
     return _split(judged)
 

@@ -60,7 +60,7 @@ HISTORY: Final = 30 * 86_400.0
 """Time for which ended approvals stay in a folder, in seconds."""
 
 _MOST_ASKING: Final = 10_000
-"""Number of approvals whose open session is known; an equal call of any session may use older ones."""
+"""Number of approvals whose session is known; an equal call of any session may use older ones."""
 
 _BUDGET: Final = "budget_reached"
 
@@ -444,8 +444,9 @@ class Approvals:
                 # Not the whole decision: its reason may have numbers that change.
                 same = (known.code, known.decision["rule"]) == (decision.code, decision.rule)
                 same = same and known.correlation == context.correlation
-                if same and known.state(now) == "pending" and self._is_free(known, context.session):
-                    self._ask_for(context.session, known)
+                if same and known.state(now) == "pending":
+                    if known.id not in self._asking:
+                        self._ask_for(context.session, known)
                     return known
         if not self._pruned and isinstance(store, FolderApprovals):
             self._pruned = True
@@ -543,7 +544,7 @@ class Approvals:
         return True
 
     def release(self, session: CallSession) -> None:
-        """Let equal calls of the same caller and user use the approvals of a session that has ended."""
+        """Let equal calls of the same caller and user use the approvals that a session asked for; it has ended."""
         for id_ in [id_ for id_, asking in self._asking.items() if asking is session]:
             del self._asking[id_]
 
@@ -602,9 +603,10 @@ class Approvals:
         self._asking[approval.id] = session
 
     def _is_free(self, approval: Approval, session: CallSession) -> bool:
-        """Whether a call of a session may use an approval: not that of another session that is still open."""
+        """Whether a call of a session may use an approval: not one for another session that is still open."""
         asking = self._asking.get(approval.id)
-        return asking is None or asking is session
+        scope = "" if approval.resolution is None else approval.resolution.answer.scope
+        return scope != "session" or asking is None or asking is session
 
     def _remember(
         self, session: CallSession, approval: Approval, answer: Answer, arguments: dict[str, JSON]

@@ -15,7 +15,7 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import finalize
 
@@ -55,6 +55,9 @@ LONGEST_KEY: Final = 255
 _CLOCK: Final = RealClock()
 _encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 """ASCII only, because no database stores lone surrogates, which a Python program may pass in arguments."""
+
+MOST_KEYS: Final = 10_000
+"""Maximum number of results by idempotency key in the memory of a session."""
 
 _PRUNE_EVERY: Final = 3_600.0
 _BATCH: Final = 64
@@ -117,7 +120,7 @@ class Journal:
         self._cipher = cipher
         self._writer = _Writer(connect, keep)
         # The thread keeps the writer alive, but not this object.
-        self._finalizer = finalize(self, self._writer.stop)
+        finalize(self, self._writer.stop)
         self._claims: dict[str, int] = {}
         self._warned = False
 
@@ -207,8 +210,8 @@ class Journal:
         return self.get(id)
 
     def close(self) -> None:
-        """Write what is left, and close the database."""
-        self._finalizer()
+        """Write what is left, and close the database. A call that ends later opens it again."""
+        self._writer.stop()
 
     def _read(self, read: Callable[[JournalDatabase], T]) -> T:
         return self._writer.run(read, durable=False)
@@ -381,7 +384,10 @@ class Journal:
 
 
 class MemoryKeys:
-    """Results by idempotency key in the memory of a session, for tools that no journal records."""
+    """Results by idempotency key in the memory of a session, for tools that no journal records.
+
+    The oldest results are forgotten once there are `MOST_KEYS`.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, _KnownKey] = {}
@@ -406,6 +412,8 @@ class MemoryKeys:
             if acted:
                 # As text, so that no caller can modify it.
                 self._known[key] = self._known[key]._replace(result=_encode(_plain(result)))
+                if len(self._known) > MOST_KEYS:
+                    del self._known[next(known for known, each in self._known.items() if each.result)]
             else:
                 del self._known[key]
 
@@ -593,7 +601,9 @@ class _Writer:
             if thread is None or self._pid != os.getpid():
                 return
             self._queue.put(None)
-        thread.join()
+        # The garbage collector may run in any thread, also in this one.
+        if thread is not current_thread():
+            thread.join()
 
     def _serve(self, queue: SimpleQueue[_Write | None]) -> None:
         running = True

@@ -426,7 +426,7 @@ class SQLiteJournal:
         if why:
             raise UnusableJournal(
                 f"the journal {self.path} is not used: {folder}: {why}",
-                hint=f"set {STATE_VARIABLE} to a folder of your own",
+                hint=f"use a folder that only you can write to; {STATE_VARIABLE} names that of projects",
             )
         # SQLite gives the files of its log the permissions of the database.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import ConfigurationError, Outcome, Registry, Runtime
-from toolcrib.engine.call_journal import JournalError
+from toolcrib import Call, CallContext, ConfigurationError, Outcome, Registry, Result, Runtime
+from toolcrib.engine.call_journal import MOST_KEYS, JournalError, MemoryKeys
 from toolcrib.security.encryption import create_key
 
 READING = {"annotations": {"read_only": True}}
@@ -301,6 +301,37 @@ async def test_a_key_of_a_mock_is_kept_in_its_session(tmp_path):
         ]
     assert first == second
     assert third == fourth != first
+
+
+async def test_the_memory_of_a_session_forgets_the_oldest_keys():
+    with closing(Runtime(Registry())) as runtime:
+        tool = runtime.add(Payments().pay)
+        keys, session = MemoryKeys(), runtime.session()
+        calls = [
+            Call(tool, {"amount": 3}, CallContext(session, idempotency_key=str(number)), id=str(number))
+            for number in range(MOST_KEYS + 1)
+        ]
+        for call in calls:
+            assert await keys.claim(call) is None
+            keys.release(call, Result.ok(1))
+        assert (await keys.claim(calls[1])).value == 1
+        assert await keys.claim(calls[0]) is None
+
+
+async def test_a_call_that_ends_after_its_runtime_was_closed_is_recorded(tmp_path):
+    payments = Payments()
+    payments.go_on.clear()
+    runtime = opened(tmp_path)
+    runtime.add(payments.pay)
+    call = asyncio.create_task(runtime.call("pay", {"amount": 3}))
+    await payments.entered.wait()
+    await runtime.aclose()
+    payments.go_on.set()
+    await call
+    entry = await asyncio.to_thread(runtime.journal.get, 1)
+    await runtime.aclose()
+    assert (entry.state, entry.outcome) == ("ended", "ok")
+    assert [path.name for path in (tmp_path / "own").iterdir()] == ["journal.sqlite"]
 
 
 async def test_keys_outlast_the_runtime(tmp_path):

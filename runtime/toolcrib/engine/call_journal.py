@@ -466,7 +466,7 @@ def repeated(result: Result, entry: int | None = None) -> Result:
 def _unknown(call: Call, entry: int) -> Result:
     message = (
         f"`{call.tool.name}` was not called: it is unknown whether the earlier call with its idempotency key acted "
-        f"(entry {entry} of the journal)"
+        f"(entry {entry} of the journal); find out, and run `toolcrib journal resolve {entry}`"
     )
     details: dict[str, JSON] = {"entry": entry, "may_have_acted": True}
     return Result.failed(Outcome.UNKNOWN_OUTCOME, message, details=details)

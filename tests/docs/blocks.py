@@ -22,7 +22,7 @@ FILE_NAME = re.compile(r"`([^`\s]+)`:\n+$")
 
 SET_UP = re.compile(r"^(make|git|cd|pip|#|$)")
 
-SECONDS = 60
+SECONDS = 120
 """A command that takes longer hangs."""
 
 

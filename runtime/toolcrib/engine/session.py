@@ -41,7 +41,7 @@ from toolcrib.engine.middleware.call_failures import (
     without_attempts,
 )
 from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState, results_of
-from toolcrib.engine.statistics import BATCH, CallSeries, CallStatistics
+from toolcrib.engine.statistics import BATCH, CallStatistics
 from toolcrib.registry.catalog import DENIED, HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
@@ -282,7 +282,7 @@ class Session:
         self._table = table
         self._slots: dict[str, Any] = {}
         self._statistics = runtime.call_statistics
-        self._series: dict[str, CallSeries] = {}
+        self._pending: dict[str, list[float]] = {}
         self._context = CallContext(
             session=self,
             user=user,
@@ -639,7 +639,7 @@ class Session:
     def _acting_for(self, context: CallContext) -> Session:
         """The same session, whose calls are counted for another caller and user."""
         session = copy(self)
-        session._context, session._series = context, {}  # noqa: SLF001 -- as above
+        session._context, session._pending = context, {}  # noqa: SLF001 -- as above
         return session
 
     async def dry_run(self, name: str, arguments: Mapping[str, JSON] | None = None) -> Result:
@@ -758,10 +758,10 @@ class Session:
         if type(answer) is TrustedAnswer:
             # Inline: most mocked calls end here, and one more frame is measurable.
             tool, duration = chain.tool.name, self._monotonic() - started
-            series = self._series.get(tool)
-            if series is None:
-                series = self._series_of(tool)
-            series.pending.append(duration)
+            try:
+                self._pending[tool].append(duration)
+            except KeyError:
+                self._pending_of(tool).append(duration)
             usage = _new(Usage, (1, duration))
             trusted: Result = _new(Result, (_OK, answer[0], (), "", None, usage, answer[1], None, tool))
             return trusted
@@ -807,10 +807,11 @@ class Session:
         context, tool = call.context, call.tool.name
         self._statistics.add(self._statistics.series(tool, context.caller, context.user), result)
 
-    def _series_of(self, tool: str) -> CallSeries:
+    def _pending_of(self, tool: str) -> list[float]:
         context = self._context
-        series = self._series[tool] = self._statistics.series(tool, context.caller, context.user)
-        return series
+        series = self._statistics.series(tool, context.caller, context.user)
+        self._pending[tool] = series.pending
+        return series.pending
 
     async def _found(self, name: str, context: CallContext) -> BoundChain | Result | None:
         """Return the chain of a tool, after listing its server if only that one knows the schema.

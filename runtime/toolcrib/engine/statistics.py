@@ -89,8 +89,8 @@ class CallSeries:
     """The calls of one tool by one caller for one user.
 
     Attributes:
-        pending: Durations of successful calls that were not counted yet. Appending is atomic. An array, so that no
-            object is kept for each call.
+        pending: Durations of successful calls that were not counted yet. Appending is atomic. A list,
+            because an array takes five times as long to append to.
         outcomes: (outcome, code) -> number of calls. The code of a successful call is empty.
         durations: Durations of all calls.
         cached: Number of calls that the response cache answered.
@@ -99,7 +99,7 @@ class CallSeries:
     __slots__ = ("_counted", "cached", "durations", "outcomes", "pending")
 
     def __init__(self) -> None:
-        self.pending = array("f")
+        self.pending: list[float] = []
         self.clear()
 
     def clear(self) -> None:
@@ -110,13 +110,12 @@ class CallSeries:
 
     def settle(self) -> None:
         """Count the pending calls; the caller holds the lock."""
-        # A copy, because an array cannot grow while its bytes are looked at.
-        batch = self.pending[:]
+        batch = self.pending.copy()
         if batch:
             # Other threads may have appended meanwhile.
             del self.pending[: len(batch)]
             self.outcomes[Outcome.OK.value, ""] += len(batch)
-            self.durations.add(batch)
+            self.durations.add(array("f", batch))
 
     def add(self, result: Result) -> None:
         """Count a call; the caller holds the lock."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
@@ -135,7 +135,10 @@ def approve(
     if not at_once:
         _tell_answer(runtime.approvals, id_, as_json=as_json)
         if not as_json:
-            click.echo(f"it is made when its caller repeats it, or now with `{_run_command(id_)}`", err=True)
+            click.echo(
+                f"it is made when its caller repeats it, or now with `toolcrib approvals run {escape_terminal(id_)}`",
+                err=True,
+            )
         return
     result = asyncio.run(_resume(runtime, id_))
     for line in answer_lines(result, as_json=as_json):
@@ -215,10 +218,6 @@ def _seconds(written: str) -> float:
         return parse_duration(written)
     except ValueError as error:
         raise click.UsageError(f"--for: {error}") from error
-
-
-def _run_command(id_: str) -> str:
-    return f"toolcrib approvals run {escape_terminal(id_)}"
 
 
 def _tell_answer(approvals: Approvals, id_: str, *, as_json: bool) -> None:
@@ -320,7 +319,7 @@ class TerminalApprover:
 
     async def __call__(self, pending: Pending) -> Answer | None:
         """Ask, and return the answer; None leaves the call pending."""
-        for line in _question_lines(pending):
+        for line in (pending.message, *outline(dict(pending.arguments), "  ")):
             click.echo(escape_terminal(line), err=True)
         while True:
             try:
@@ -366,8 +365,3 @@ class TerminalApprover:
 
 
 _CHOICES = ("y", "a", "e", "n", "l", "yes", "always", "edit", "no", "later")
-
-
-def _question_lines(pending: Pending) -> Iterator[str]:
-    yield pending.message
-    yield from outline(dict(pending.arguments), "  ")

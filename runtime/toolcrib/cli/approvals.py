@@ -43,7 +43,7 @@ def command() -> None:
 @click.pass_context
 def list_(ctx: click.Context, *, everything: bool, as_json: bool, reading: ReadOptions) -> None:
     """List the calls that wait for approval, and the standing approvals."""
-    approvals = _open(reading).approvals
+    approvals = open_runtime(reading).approvals
     found = [each for each in approvals.everything() if everything or approvals.state(each) == "pending"]
     rules = approvals.rules()
     if as_json:
@@ -69,7 +69,7 @@ def list_(ctx: click.Context, *, everything: bool, as_json: bool, reading: ReadO
 @read_options
 def show(*, id_: str, as_json: bool, reading: ReadOptions) -> None:
     """Show a call that waits for approval, with `***` in place of secrets."""
-    approvals = _open(reading).approvals
+    approvals = open_runtime(reading).approvals
     approval = approvals.get(id_)
     document = _document(approvals, approval)
     if as_json:
@@ -122,7 +122,7 @@ def approve(
         raise click.UsageError("--for needs --always")
     if same_arguments and not (session or always):
         raise click.UsageError("--same-arguments needs --session or --always")
-    runtime = _open(reading)
+    runtime = open_runtime(reading)
     approval = runtime.approvals.get(id_)
     edited: dict[str, JSON] | None = {**approval.shown, **read_arguments(words)} if words else None
     answer = Answer.approve(
@@ -155,7 +155,7 @@ def approve(
 @click.pass_context
 def run(ctx: click.Context, *, id_: str, as_json: bool, reading: ReadOptions) -> None:
     """Make an approved call, and print its result. It is made at most once."""
-    result = asyncio.run(_resume(_open(reading), id_))
+    result = asyncio.run(_resume(open_runtime(reading), id_))
     for line in answer_lines(result, as_json=as_json):
         click.echo(line, color=True)
     if not as_json and result.outcome is not Outcome.OK:
@@ -170,7 +170,7 @@ def run(ctx: click.Context, *, id_: str, as_json: bool, reading: ReadOptions) ->
 @read_options
 def reject(*, id_: str, reason: str, as_json: bool, reading: ReadOptions) -> None:
     """Reject a call. Its caller gets the reason."""
-    approvals = _open(reading).approvals
+    approvals = open_runtime(reading).approvals
     approvals.answer(id_, Answer.reject(reason), by=current_user())
     _tell_answer(approvals, id_, as_json=as_json)
 
@@ -180,7 +180,7 @@ def reject(*, id_: str, reason: str, as_json: bool, reading: ReadOptions) -> Non
 @read_options
 def revoke(*, id_: str, reading: ReadOptions) -> None:
     """Remove a standing approval, so that its calls wait for approval again."""
-    _open(reading).approvals.revoke(id_)
+    open_runtime(reading).approvals.revoke(id_)
     click.echo(f"revoked {escape_terminal(id_)}")
 
 
@@ -201,10 +201,6 @@ def key(*, output: str | None) -> None:
     except OSError as error:
         raise click.ClickException(escape_terminal(f"cannot write the key: {error}")) from error
     click.echo(f"wrote {escape_terminal(path)}")
-
-
-def _open(reading: ReadOptions) -> Runtime:
-    return open_runtime(reading)
 
 
 async def _resume(runtime: Runtime, id_: str) -> Result:

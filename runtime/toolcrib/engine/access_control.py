@@ -360,11 +360,9 @@ class AccessControl:
             return None
         known = self._gates.get(tool.name)
         if known is None or known[0] is not tool:
-            known = self._gates[tool.name] = (tool, self._gate_of(tool))
+            gate = self._gate(card_of(tool), lambda: tool, confirms=bool(tool.requires_confirmation))
+            known = self._gates[tool.name] = (tool, gate)
         return known[1]
-
-    def _gate_of(self, tool: Descriptor) -> ToolGate | None:
-        return self._gate(card_of(tool), lambda: tool, confirms=bool(tool.requires_confirmation))
 
     def _gate(self, card: Card, tool: Callable[[], Descriptor], *, confirms: bool) -> ToolGate | None:
         settings = self.settings

@@ -16,6 +16,7 @@ from serving_mcp import (
     as_http,
     client,
     each_era,
+    headers_of,
     in_chunks,
     json_of,
     quiet_sdk,
@@ -417,3 +418,36 @@ async def test_the_options_of_the_command_line(tmp_path):
             assert status_of(raw) == status
             if status == 200:
                 assert json_of(raw)["result"]["structuredContent"]["expires_in"] == 90
+
+
+async def test_the_variable_of_a_token_is_the_user_of_its_calls(tmp_path):
+    folder = notebook(tmp_path)
+    with (folder / "toolcrib.yaml").open("a") as project:
+        project.write("access: {rules: [{deny: {tool: '*_note*', user: BOB}}]}\n")
+    words = ("--token-env", "ADA", "--token-env", "BOB")
+    async with serve(folder, *words, env={"ADA": ADA, "BOB": BOB}) as served:
+        for token, names in (
+            (ADA, ["add_note", "echo", "list_notes", "next_step"]),
+            (BOB, ["echo", "next_step"]),
+        ):
+            message = request("tools/list", {})
+            told = headers_of(message, host="localhost", authorization=f"Bearer {token}")
+            raw = await said_raw(served.port, as_http("POST", "/mcp", told, json.dumps(message).encode()))
+            assert [tool["name"] for tool in json_of(raw)["result"]["tools"]] == names
+
+
+def test_two_tokens_cannot_have_the_same_name(tmp_path):
+    words = (
+        "serve",
+        "mcp",
+        str(notebook(tmp_path)),
+        "--transport",
+        "http",
+        "--token-env",
+        "A",
+        "--token-env",
+        "A",
+    )
+    found = CliRunner(env={"A": ADA}).invoke(cli, words)
+    assert found.exit_code == 2
+    assert "two tokens have the name `A`, which is the user of their calls" in found.stderr

@@ -75,10 +75,10 @@ prerelease:  ## test MCP against the newest pre-releases of its packages
 fuzz: $(VENV)/developing  ## try the readers with what nobody would write, for FUZZ_MINUTES
 	$(BIN)/python tests/fuzz/run.py --minutes $(FUZZ_MINUTES)
 
-# 3 says that nobody could be asked, which the script tells; a vulnerability is 1.
 soak: $(VENV)/developing  ## kill a process with calls in flight 200 times, and count what its journal lost
 	$(BIN)/python tests/journal_soak.py --rounds 200
 
+# 3 says that nobody could be asked, which the script tells; a vulnerability is 1.
 release: $(RELEASE)/ready  ## build what is published into dist/, check it, list what it needs (SBOM), and audit that
 	rm -rf dist build/installed
 	$(RELEASE)/bin/python -m build --outdir dist

@@ -807,6 +807,11 @@ FINER_CODES = (
     ),
     ("result_too_deep", "limit_exceeded", "The result is nested too deep to be sent by `serve mcp`."),
     ("server_ending", "unavailable", "`serve mcp` is shutting down; nothing was called."),
+    (
+        "runtime_closed",
+        "cancelled",
+        "The runtime was closed, and the call did not end in time (`Runtime.aclose(drain=...)`).",
+    ),
     ("cancelled_by_operator", "cancelled", "`Runtime.cancel` ended the call."),
     ("server_ended", "cancelled", "`serve mcp` shut down before the call finished."),
     ("session_needed", "invalid_arguments", "With `serve mcp --sessions handle`, the call names no session."),

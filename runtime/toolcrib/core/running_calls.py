@@ -10,7 +10,7 @@ from asyncio import CancelledError, current_task, get_running_loop
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from toolcrib.core.model import JSON, Call, Progress, Usage
 
@@ -30,6 +30,10 @@ RETRY = "retry"
 """Stage of a call that waits between two attempts."""
 
 
+_AFTER_CANCEL: Final = 1.0
+"""Seconds that cancelled calls have to end when everything is closed: a tool may ignore its cancellation."""
+
+
 class CallInProgress:
     """A call that has started and not ended. The layers and the mode of its tool record here how far it is.
 
@@ -39,7 +43,8 @@ class CallInProgress:
         attempt: Number of the current attempt, from 1.
         progress: The last progress that its tool reported; None if it has reported none.
         measure: Returns the usage so far, from attempts and elapsed seconds; None if nothing measures the call.
-        cancelled: Whether `RunningCalls.cancel` has cancelled it.
+        cancelled: Whether `RunningCalls` has cancelled it.
+        closing: Whether it did because the runtime is being closed.
     """
 
     __slots__ = (
@@ -51,6 +56,7 @@ class CallInProgress:
         "attempt",
         "call",
         "cancelled",
+        "closing",
         "measure",
         "progress",
         "stage",
@@ -70,7 +76,7 @@ class CallInProgress:
         self.attempt = 1
         self.progress: Progress | None = None
         self.measure: Callable[[Usage], Usage] | None = None
-        self.cancelled = False
+        self.cancelled = self.closing = False
 
     @contextmanager
     def within(self, stage: str) -> Iterator[None]:
@@ -99,6 +105,11 @@ class CallInProgress:
             with suppress(CancelledError):
                 await asyncio.sleep(0)  # noqa: TID251 -- yields to the event loop; no time passes
         return alone
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the call may end while the current task waits for it: not in that task itself, or in a closed loop."""
+        return self._task is not current_task() and not self._loop.is_closed()
 
     def cancel(self) -> None:
         """Cancel the call, in any thread."""
@@ -169,6 +180,7 @@ class RunningCalls:
 
     def __init__(self) -> None:
         self._calls: dict[str, CallInProgress] = {}
+        self._told: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -181,6 +193,8 @@ class RunningCalls:
     def remove(self, call_id: str) -> None:
         """Remove a call that has ended."""
         del self._calls[call_id]
+        for tell in self._told:
+            tell()
 
     def get(self, call_id: str) -> CallInProgress | None:
         """The call with an ID; None if it is not waiting."""
@@ -197,6 +211,43 @@ class RunningCalls:
         for entry in found:
             entry.cancel()
         return len(found)
+
+    async def drain(self, seconds: float) -> int:
+        """Wait until no call is left, cancel the others, and return how many were cancelled.
+
+        The calls of the current task are not waited for: it could not wait for itself.
+
+        Args:
+            seconds: How long calls may go on. If they are cancelled, they have a further second to end.
+        """
+        loop, ended = get_running_loop(), asyncio.Event()
+
+        def tell() -> None:
+            # Calls may end in other threads, whose loops outlive this one.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(ended.set)
+
+        self._told.append(tell)
+        try:
+            await self._until_few(ended, loop.time() + seconds)
+            left = self._others()
+            for entry in left:
+                entry.closing = True
+                entry.cancel()
+            await self._until_few(ended, loop.time() + _AFTER_CANCEL)
+        finally:
+            self._told.remove(tell)
+        return len(left)
+
+    async def _until_few(self, ended: asyncio.Event, deadline: float) -> None:
+        """Wait until only calls of the current task are left."""
+        while self._others() and (left := deadline - get_running_loop().time()) > 0:
+            ended.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), left)
+
+    def _others(self) -> list[CallInProgress]:
+        return [entry for entry in self._entries() if entry.may_end]
 
     def _entries(self) -> list[CallInProgress]:
         # `list` is atomic: other threads may add and remove calls meanwhile.

@@ -27,7 +27,7 @@ from contextlib import aclosing
 from fnmatch import fnmatchcase
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, overload
 
 from toolcrib.core.clock import RealClock, parse_duration
 from toolcrib.core.errors import (
@@ -122,6 +122,9 @@ if TYPE_CHECKING:
     from toolcrib.servers.environment import NetworkEnvironment
 
 T = TypeVar("T")
+
+DRAIN: Final = 10.0
+"""Seconds that running calls have to end when a runtime is closed."""
 
 
 class Runtime:
@@ -809,13 +812,20 @@ class Runtime:
         """
         return await self._engine.catalogue(server)
 
-    async def aclose(self) -> None:
-        """Close connections and stop server processes. Later calls raise ClosedRuntime."""
-        await self._engine.aclose()
+    async def aclose(self, *, drain: float = DRAIN) -> None:
+        """Let running calls end, cancel the rest, close the tools and the journal. Later calls raise ClosedRuntime.
 
-    def close(self) -> None:
+        Calls that are cancelled end with the outcome `cancelled`. If this is cancelled itself, processes are ended
+        without a grace period.
+
+        Args:
+            drain: Seconds that running calls have to end. `async with` waits as long, or not at all if its block raises.
+        """
+        await self._engine.aclose(drain=drain)
+
+    def close(self, *, drain: float = DRAIN) -> None:
         """`aclose` for code without an event loop."""
-        self._engine.close()
+        self._engine.close(drain=drain)
 
     async def __aenter__(self) -> Self:
         await self._engine.start()
@@ -824,7 +834,7 @@ class Runtime:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.aclose()
+        await self.aclose(drain=DRAIN if error is None else 0)
 
     def __enter__(self) -> Self:
         self._engine.start_sync()
@@ -833,7 +843,7 @@ class Runtime:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(drain=DRAIN if error is None else 0)
 
 
 def runtime_on(engine: Engine) -> Runtime:
@@ -1936,12 +1946,17 @@ class Engine:
         async for report in self.watch():
             _log().info("reloaded: %s", report)
 
+    @property
+    def _has_running_calls(self) -> bool:
+        # Reading the property would create it, and most runtimes never need it.
+        return "running_calls" in vars(self) and len(self.running_calls) > 0
+
     async def released(self, session_id: str) -> None:
         """Release what the modes hold for a session that was closed."""
         await self.executors.release(session_id)
 
-    async def aclose(self) -> None:
-        """Close connections and stop server processes. Later calls raise ClosedRuntime."""
+    async def aclose(self, *, drain: float = DRAIN) -> None:
+        """Let running calls end, cancel the rest, and close everything; see `Runtime.aclose`."""
         self.closed = True  # first: no call may start on an executor that is being closed
         if self._watcher is not None:
             import asyncio  # noqa: PLC0415 -- few runtimes watch
@@ -1949,22 +1964,32 @@ class Engine:
             self._watcher.cancel()
             await asyncio.wait([self._watcher])
             self._watcher = None
-        if self.servers:
-            self._discovery.cancel()
-        await self.executors.aclose()
-        self._close_journal()
+        try:
+            if self._has_running_calls:
+                await self.running_calls.drain(drain)
+            if self.servers:
+                self._discovery.cancel()
+            await self.executors.aclose()
+        finally:
+            # Also if a second signal cancels this: the journal is complete up to here.
+            self._close_journal()
 
-    def close(self) -> None:
+    def close(self, *, drain: float = DRAIN) -> None:
         """`aclose` for code without an event loop."""
         # Starting an event loop only to close nothing would cost more than the rest of a short command.
-        if self._runner is None and self._watcher is None and self.executors.empty_handed:
+        if (
+            self._runner is None
+            and self._watcher is None
+            and self.executors.empty_handed
+            and not self._has_running_calls
+        ):
             self.closed = True
             self._close_journal()
             return
         from asyncio import Runner  # noqa: PLC0415 -- as above
 
         with self._runner or Runner() as runner:
-            runner.run(self.aclose())
+            runner.run(self.aclose(drain=drain))
         self._runner = None
 
     async def start(self) -> None:

@@ -179,10 +179,11 @@ def test_a_runtime_that_is_closed_ends_a_program_that_runs_a_call(tmp_path):
         given = {"do": "hang", "file": str(tmp_path / "pid")}
         running = asyncio.ensure_future(runtime.call("tool", given))
         pid = (await written(tmp_path / "pid")).strip()
-        await runtime.aclose()
-        return (await running).outcome, await gone(pid)
+        await runtime.aclose(drain=0)
+        result = await running
+        return result.outcome, dict(result.error.details), await gone(pid)
 
-    assert asyncio.run(calls()) == (Outcome.UNKNOWN_OUTCOME, True)
+    assert asyncio.run(calls()) == (Outcome.CANCELLED, {"may_have_acted": True}, True)
 
 
 @pytest.mark.parametrize("wire", ["text", "json"])

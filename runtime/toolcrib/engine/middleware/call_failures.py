@@ -66,12 +66,16 @@ _BY_OPERATOR = Result.failed(
     Outcome.CANCELLED, "an operator cancelled the call", code="cancelled_by_operator"
 )
 
+_BY_CLOSING = Result.failed(
+    Outcome.CANCELLED, "the runtime was closed before the call ended", code="runtime_closed"
+)
+
 
 def cancelled_by_caller(call: Call) -> Result:
-    """Build the result of a call whose caller or operator cancelled it, with the progress that it had made."""
+    """Build the result of a call that was cancelled from outside of its tool, with the progress that it had made."""
     entry = call.context.session.in_progress(call.id)
     if entry is not None and entry.cancelled:
-        return _cancelled(call, _BY_OPERATOR, progress_of(call.id))
+        return _cancelled(call, _BY_CLOSING if entry.closing else _BY_OPERATOR, progress_of(call.id))
     return _cancelled(call, _BY_CALLER, progress_of(call.id))
 
 

@@ -117,7 +117,8 @@ async def opened(runtime: Runtime) -> AsyncIterator[Shutdown]:
         try:
             yield shutdown
         finally:
-            await shutdown.unless_hurried(runtime.aclose())
+            # The calls of clients have had their time to end.
+            await shutdown.unless_hurried(runtime.aclose(drain=0))
 
 
 YOUNG: Final = 10_000

@@ -333,12 +333,12 @@ def foreign_json(data: bytes) -> str:
 def locks(data: bytes) -> str:
     """Lock files: what is read is written again as it was."""
     text = data.decode("utf-8", "replace")
-    servers, problems = parse_lock(text, "toolcrib.lock")
-    assert (servers is None) is bool(problems)
-    if servers is not None:
-        again, faults = parse_lock(render_lock(servers), "toolcrib.lock")
+    contents, problems = parse_lock(text, "toolcrib.lock")
+    assert (contents is None) is bool(problems)
+    if contents is not None:
+        again, faults = parse_lock(render_lock(*contents), "toolcrib.lock")
         assert not faults
-        assert again == servers
+        assert again == contents
     return _said(problems)
 
 

@@ -87,7 +87,15 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("trust", "revoke"),
     ],
     "doctor": [("doctor",), ("doctor", "send"), ("doctor", "--json")],
-    "pack": [("pack", "build", "{pack}"), ("pack", "inspect", "{archive}")],
+    "pack": [
+        ("pack", "build", "{pack}"),
+        ("pack", "inspect", "{archive}"),
+        ("pack", "verify", "{archive}"),
+        ("pack", "verify"),
+        ("pack", "diff", "{pack}", "{archive}"),
+        ("pack", "install", "{archive}", "--yes"),
+        ("pack", "sign", "{archive}"),
+    ],
     "schema": [("schema", "project")],
     "completion": [("completion", "bash")],
 }

@@ -180,7 +180,7 @@ async def _looked_at(
 
 def _before(lock: Lock) -> str:
     """The text of the current lock; empty if it is missing or invalid."""
-    return lock.text if lock.there and not lock.problems else ""
+    return lock.text if (lock.there or lock.packs) and not lock.problems else ""
 
 
 def _text(lock: Lock, found: LockFindings) -> str:
@@ -189,7 +189,7 @@ def _text(lock: Lock, found: LockFindings) -> str:
         name: each for name, each in lock.servers.items() if name not in found.forgotten
     }
     servers |= {each.name: each.now for each in found.reviews if each.now is not None}
-    return lock._replace(servers=servers).text if servers or lock.there else ""
+    return lock._replace(servers=servers).text if servers or lock.there or lock.packs else ""
 
 
 def _write(path: Path, text: str) -> None:

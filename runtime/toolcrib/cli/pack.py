@@ -27,9 +27,28 @@ also_option = click.option(
 )
 
 
-@click.group("pack")
+class PackGroup(click.Group):
+    """A group whose verbs about signatures are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All verbs, sorted."""
+        return sorted([*super().list_commands(ctx), *_SIGNING])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A verb; None if it is unknown."""
+        if cmd_name in _SIGNING:
+            from toolcrib.cli import pack_trust  # noqa: PLC0415 -- see above
+
+            return next(each for each in pack_trust.COMMANDS if each.name == cmd_name)
+        return super().get_command(ctx, cmd_name)
+
+
+_SIGNING = ("diff", "install", "sign", "verify")
+
+
+@click.group("pack", cls=PackGroup)
 def command() -> None:
-    """Build a pack archive, or inspect a pack."""
+    """Build, inspect, sign, verify and install packs."""
 
 
 @command.command("build")

@@ -20,6 +20,7 @@ from toolcrib.core.user_folders import working_folder
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.security.hidden_characters import spell_out_hidden
+from toolcrib.security.pack_signatures import PUBLISHER, key_of, publisher_root
 from toolcrib.security.trust import VARIABLE, Consent, TrustPolicy, TrustRequest, Untrusted, hashes_in
 from toolcrib.security.trust_decisions import Decision, DecisionStore, default_store
 
@@ -166,11 +167,11 @@ def list_decisions(*, as_json: bool) -> None:
     store = default_store()
     decisions = store.everything()
     if as_json:
-        entries = [{**each.as_json(), "exists": os.path.lexists(each.root)} for each in decisions]
+        entries = [{**each.as_json(), "exists": not _gone(each)} for each in decisions]
         click.echo(json_text({"folder": store.folder, "decisions": entries, "problems": store.problems}))
         return
     rows = [
-        (each.root, each.kind, count_needs(each.needs), each.when, each.who, each.how, _gone(each.root))
+        (each.root, each.kind, _agreed(each), each.when, each.who, each.how, _gone(each))
         for each in decisions
     ]
     for line in table(rows):
@@ -180,8 +181,12 @@ def list_decisions(*, as_json: bool) -> None:
     click.echo(plural(len(decisions), "decision") if decisions else "nothing is trusted")
 
 
-def _gone(root: str) -> str:
-    return "" if os.path.lexists(root) else "deleted"
+def _gone(decision: Decision) -> str:
+    return "" if decision.kind == PUBLISHER or os.path.lexists(decision.root) else "deleted"
+
+
+def _agreed(decision: Decision) -> str:
+    return key_of(decision) if decision.kind == PUBLISHER else count_needs(decision.needs)
 
 
 @command.command("revoke")
@@ -189,7 +194,10 @@ def _gone(root: str) -> str:
 @click.option("--all", "everything", is_flag=True, help="Revoke every decision.")
 @click.pass_context
 def revoke(ctx: click.Context, *, path: str | None, everything: bool) -> None:
-    """Revoke the trust in a project or a pack. Without PATH: in the project of this folder."""
+    """Revoke the trust in a project or a pack. Without PATH: in the project of this folder.
+
+    `pack:NAME` revokes the trust in the key of the publisher of a pack.
+    """
     if path and everything:
         raise click.UsageError("`--all` revokes every decision; remove PATH")
     store = default_store()
@@ -206,6 +214,8 @@ def _roots(store: DecisionStore, path: str | None, *, everything: bool) -> list[
     if everything:
         return [*dict.fromkeys(each.root for each in store.everything())]
     named = path or "."
+    if named.startswith(publisher_root("")) and store.agreed([named]):
+        return [named]
     _be_somewhere(named)
     # The path itself may have been trusted before it became part of a larger project.
     return [*dict.fromkeys([os.path.realpath(named), workspace_at(named, working_folder()).root])]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
 from toolcrib.core.model import NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
@@ -46,6 +46,10 @@ from toolcrib.registry.catalog import Card, idle_globs, idle_toolset_globs
 from toolcrib.registry.names import full_name
 from toolcrib.registry.registry import Registry, without_duplicates
 from toolcrib.security.tool_policy import allows
+
+if TYPE_CHECKING:
+    from toolcrib.core.model import Descriptor
+    from toolcrib.loading.pack_integrity import LockedPacks
 
 DEFAULT_PATHS = ("descriptors", "packs")
 """Folders to read if no path is given and no project is found; missing ones are skipped."""
@@ -96,7 +100,8 @@ def open_project(
         chosen.servers.update(servers)
         chosen.add_modules(modules)
         fixture = chosen.project.fixture if chosen.project is not None else NO_FIXTURE
-        loaded = load(chosen.sources, kinds, trail, fixture=fixture, stored=chosen.stored)
+        locked = chosen.locked_packs()
+        loaded = load(chosen.sources, kinds, trail, fixture=fixture, stored=chosen.stored, locked=locked)
         brought = _with_servers(loaded, chosen, offered, remembers=remembers)
         found = _module_tools(chosen, imported or {}, remembers=remembers)
         loaded, owners = _with_modules(brought.loaded, found, fixture)
@@ -132,6 +137,7 @@ def open_project(
             },
             owners=owners,
         ),
+        installed=() if locked is None else locked.names,
     )
 
 
@@ -223,6 +229,7 @@ class _SourceSelection:
         self.python: list[PythonSource] = []
         self.stored: set[str] = set()
         self._beside = ""
+        self._found = False
 
     @property
     def lock_file(self) -> str:
@@ -232,6 +239,30 @@ class _SourceSelection:
             LOCK_FILE,
         )
 
+    def locked_packs(self) -> LockedPacks | None:
+        """The packs in the lock of the project; None for none. A lock with errors is reported."""
+        # Without a project, a file of this name belongs to the paths only if they were found beside it.
+        if not (self.file or self._found):
+            return None
+        path = os.path.join(os.path.dirname(self.file), LOCK_FILE)
+        self.trail.file(path)
+        if not os.path.lexists(path):
+            return None
+        from toolcrib.loading.pack_integrity import LockedPacks  # noqa: PLC0415 -- few projects have a lock
+        from toolcrib.security.trust_decisions import default_store  # noqa: PLC0415 -- as above
+        from toolcrib.servers.lock import read_lock  # noqa: PLC0415 -- as above
+
+        lock, problems = read_lock(path)
+        self.problems += problems
+        if not lock.packs:
+            return None
+        store = default_store()
+        if store.folder:
+            # A publisher that the user trusts or revokes counts at once.
+            self.trail.file(store.folder)
+            self.trail.folder(store.folder, inner=False)
+        return LockedPacks(path, lock.packs, store)
+
     def add(self, paths: Sequence[str], also: Sequence[str], *, needed: bool = True) -> None:
         """Add the paths, or what is found without paths, then the further paths, without duplicates.
 
@@ -240,6 +271,7 @@ class _SourceSelection:
             also: The further paths.
             needed: Whether it is an error if nothing is found and there are no further paths.
         """
+        self._found = not paths
         if not paths:
             self._add_found(needed=needed and not also)
         for path in (*paths, *also):
@@ -464,27 +496,36 @@ def _at(problem: Problem, place: str) -> Problem:
     return problem.at(*file_and_line(place), 1)
 
 
-def link_all(loaded: LoadedDocuments, kinds: Kinds, stock: LoadedProject | None = None) -> LoadedProject:
+def link_all(
+    loaded: LoadedDocuments,
+    kinds: Kinds,
+    stock: LoadedProject | None = None,
+    *,
+    installed: Collection[str] = (),
+) -> LoadedProject:
     """Link loaded documents; refuse duplicate tools (the first one wins) and invalid scenarios.
 
     Args:
         loaded: The loaded documents.
         kinds: The block schemas and checks of the modes.
         stock: Base for the result; its registry, scenarios and problems are replaced.
+        installed: Names of the packs in the lock.
     """
     unlisted = stock.unlisted if stock is not None else ()
     unimported = stock is not None and bool(stock.unimported)
     tools, duplicates = without_duplicates(loaded.tools)
     servers = stock.servers if stock is not None else NOTHING
     tools, undeclared = settle_capabilities(tools, kinds, servers)
+    tools, unneeded = refuse_undeclared(tools, loaded.packs, kinds, installed)
+    loaded = replace(loaded, refused={**loaded.refused, **unneeded})
     registry = Registry(tools)
     problems = [
         *loaded.problems,
         *duplicates,
         *undeclared,
+        *unneeded.values(),
         *check_requirements(loaded.packs, loaded.refused_packs),
     ]
-    problems += undeclared_needs(loaded, kinds)
     scenarios, postponed, unprovided = [], [], []
     refused = [
         *((scenario.name, problem) for scenario, problem in loaded.refused_scenarios),
@@ -550,32 +591,61 @@ def _awaits_servers(scenario: Scenario, registry: Registry, unlisted: Collection
     return any(is_of_unlisted(glob, unlisted) for glob in policy.allow)
 
 
-def undeclared_needs(loaded: LoadedDocuments, kinds: Kinds) -> Iterator[Problem]:
-    """Yield a warning for each need that a pack with declared needs does not declare."""
-    for pack in loaded.packs:
-        if not {"environment", "files", "hosts"} & pack.requires.keys():
-            continue
-        from toolcrib.security.trust import Workspace, describe_need  # noqa: PLC0415 -- few packs declare anything
-        from toolcrib.security.trust_needs import is_declared, merge_needs  # noqa: PLC0415 -- as above
+def refuse_undeclared(
+    tools: Iterable[Descriptor], packs: Iterable[Pack], kinds: Kinds, installed: Collection[str] = ()
+) -> tuple[list[Descriptor], dict[str, Problem]]:
+    """Refuse the tools of packs that need what their pack does not declare.
 
-        root = os.path.realpath(os.path.dirname(pack.origin.source))
-        workspace = Workspace(root, "pack", pack.name)
-        own = [tool for tool in loaded.tools if tool.origin.pack == pack.name]
-        needs = merge_needs(
-            each for tool in own for mode in tool.bindings for each in kinds.needs_of(mode, tool, workspace)
-        )
-        for each in needs:
-            if not is_declared(each, pack.requires):
-                message = f"{each.users[0]} would {describe_need(each)}, but `requires` does not declare it"
-                hint = "add it to `requires`: a third-party pack can be granted only what it declares"
-                problem = Problem(
-                    code="undeclared_need",
-                    message=message,
-                    pointer="/requires",
-                    hint=hint,
-                    severity="warning",
-                )
-                yield problem.at(pack.origin.source, *pack.origin.locate("/requires"))
+    A pack declares nothing, or everything that its tools use; an installed one everything. What an override adds belongs
+    to its project.
+
+    Args:
+        tools: All tools.
+        packs: All packs.
+        kinds: The modes.
+        installed: Names of the packs in the lock.
+
+    Returns:
+        The other tools; and name of a refused tool -> its problem.
+    """
+    declaring = {
+        pack.name: pack
+        for pack in packs
+        if pack.name in installed or not {*_DECLARING}.isdisjoint(pack.requires)
+    }
+    kept: list[Descriptor] = []
+    refused: dict[str, Problem] = {}
+    for tool in tools:
+        pack = declaring.get(tool.origin.pack)
+        problem = None if pack is None or tool.origin.overrides else _undeclared(tool, pack, kinds)
+        if problem is None:
+            kept.append(tool)
+        else:
+            refused[tool.name] = problem
+    return kept, refused
+
+
+_DECLARING = ("commands", "environment", "files", "hosts", "network", "paths", "python")
+"""Keys of `requires` that declare what tools use."""
+
+
+def _undeclared(tool: Descriptor, pack: Pack, kinds: Kinds) -> Problem | None:
+    from toolcrib.security.trust import Workspace, declaration_hint, describe_need  # noqa: PLC0415 -- as above
+    from toolcrib.security.trust_needs import merge_needs, undeclared_entries  # noqa: PLC0415 -- as above
+
+    root = os.path.realpath(os.path.dirname(pack.origin.source))
+    workspace = Workspace(root, "pack", pack.name)
+    for mode in tool.bindings:
+        needs = merge_needs(kinds.needs_of(mode, tool, workspace))
+        lacking = [each for each in needs if undeclared_entries(each, pack.requires)]
+        if lacking:
+            pointer, place = f"/{mode}", pack.origin.place("/requires")
+            listed = ", ".join(dict.fromkeys(map(describe_need, lacking)))
+            message = f"`{tool.name}` would {listed}, which `requires` of the pack `{pack.name}` does not declare ({place})"
+            hint = declaration_hint(lacking, pack.requires)
+            problem = Problem(code="undeclared_need", message=message, pointer=pointer, hint=hint)
+            return problem.at(tool.origin.file_of(pointer), *tool.origin.locate(pointer))
+    return None
 
 
 def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:

@@ -131,8 +131,8 @@ class Pack:
         toolsets: Named selections of its tools, in document order; globs over the names without namespace.
         prompts: Name -> prompt, in document order; globs as in `toolsets`.
         defaults: Key of a descriptor -> value as documents write it, for descriptors that do not set the key.
-        requires: `toolcrib` -> accepted versions, `packs` -> name of a pack -> accepted versions; `environment`,
-            `files`, `hosts` -> variables, files and hosts that its tools use.
+        requires: `toolcrib` -> accepted versions, `packs` -> name of a pack -> accepted versions; `commands`,
+            `environment`, `files`, `hosts`, `network`, `paths`, `python` -> what its tools use.
         metadata: Additional information.
         fixture: The initial contents of the store of its tools.
         faults: The problems of the fixture, which do not reject the pack.
@@ -327,7 +327,7 @@ def _check_pack(said: Mapping[str, Any]) -> Iterator[Problem]:
 
 _PACK_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
-_LATER_NEEDS = frozenset({"commands", "extras"})
+_LATER_NEEDS = frozenset({"extras"})
 """Keys of `requires` that are reserved and have no effect yet."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,7 @@ from toolcrib.loading.scenarios.scenario import is_scenario, parse_scenario
 from toolcrib.registry.names import full_name, short_name
 
 if TYPE_CHECKING:
+    from toolcrib.loading.pack_integrity import LockedPacks
     from toolcrib.loading.servers import ServerBlock
 
 
@@ -390,12 +391,16 @@ class DocumentReader:
         stored: Keys of the files with rows of packs and of the project, which are not documents.
         ignored: Files that were skipped.
         fixture: The initial store of tools outside packs.
+        locked: The packs that must be as they were installed; None for none.
     """
 
-    def __init__(self, kinds: Kinds, fixture: Fixture = NO_FIXTURE) -> None:
+    def __init__(
+        self, kinds: Kinds, fixture: Fixture = NO_FIXTURE, locked: LockedPacks | None = None
+    ) -> None:
         self._kinds = kinds
         self.formats = formats_of(kinds)
         self.fixture = fixture
+        self.locked = locked
         self._tools: list[Descriptor] = []
         self._written: dict[str, _ToolDocument] = {}
         self._overrides: list[tuple[str, _ToolDocument]] = []
@@ -486,8 +491,18 @@ class DocumentReader:
         namespace: str = "",
         *,
         files: Files | None = None,
+        contents: Callable[[], Mapping[str, bytes]] = dict,
     ) -> Pack:
         """Add a `pack.yaml`, under the namespace of its source, if any.
+
+        Args:
+            key: Identifies the file.
+            source: Its path in problems.
+            documents: The documents in it.
+            problems: The problems of its text.
+            namespace: Prefix of the tools' names, without `__`.
+            files: The files that it may name.
+            contents: Returns all files of the pack: path with `/` -> content. It is called for a locked pack.
 
         Returns:
             The pack. If it has errors or a duplicate name, the readable part, which serves only to check its files.
@@ -498,6 +513,9 @@ class DocumentReader:
         first = next((known for known in self._packs if pack is not None and known.name == pack.name), None)
         if pack is not None and first is not None:
             told.append(duplicate_pack(first, pack))
+        changed = None if pack is None or self.locked is None else self.locked.problem(pack, contents)
+        if changed is not None:
+            told.append(changed)
         self._problems[key] = told
         error = next((problem for problem in told if problem.severity == "error"), None)
         if pack is None or error is not None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolcrib.core.errors import DocumentError, Problem, Severity
 from toolcrib.core.model import JSON, NO_FIXTURE, Fixture
@@ -45,6 +46,9 @@ from toolcrib.loading.reader import (
 )
 from toolcrib.loading.snapshot import log_problems
 from toolcrib.registry.registry import Registry, without_duplicates
+
+if TYPE_CHECKING:
+    from toolcrib.loading.pack_integrity import LockedPacks
 
 __all__ = [
     "Folders",
@@ -226,8 +230,21 @@ class Folders:
         key = os.path.realpath(path) if linked else here.key(name)
         documents, problems = read_documents(Path(path), path)
         data = files_beside(path, self._reader.stored, self._trail)
-        pack = self._reader.add_pack(key, path, documents, problems, source.namespace, files=data)
+        pack = self._reader.add_pack(
+            key,
+            path,
+            documents,
+            problems,
+            source.namespace,
+            files=data,
+            contents=lambda: self._files_of(here.path),
+        )
         return _WalkPosition(here.path, here.real, pack, here.path)
+
+    def _files_of(self, folder: str) -> Mapping[str, bytes]:
+        from toolcrib.loading.pack_integrity import files_in  # noqa: PLC0415 -- only for a locked pack
+
+        return files_in(Path(folder), self._trail)
 
     def _add_entry(self, name: str, here: _WalkPosition, root: Path, source: SourcePath) -> None:
         """Add a file that was found in a folder and may belong to another program."""
@@ -376,7 +393,15 @@ def add_contents(
         documents, problems = parse_documents(source + pack_name, contents[pack_name])
         data = MemoryFiles(contents, "", reader.stored, key, outside)
         pack = reader.add_pack(
-            key + pack_name, source + pack_name, documents, problems, namespace, files=data
+            key + pack_name,
+            source + pack_name,
+            documents,
+            problems,
+            namespace,
+            files=data,
+            contents=lambda: {
+                path: text.encode() if isinstance(text, str) else text for path, text in contents.items()
+            },
         )
     for path in document_names(contents):
         if path == pack_name or key + path in reader.stored:
@@ -477,6 +502,7 @@ def load(
     *,
     fixture: Fixture = NO_FIXTURE,
     stored: Collection[str] = (),
+    locked: LockedPacks | None = None,
 ) -> LoadedDocuments:
     """Load folders, packs and files from disk.
 
@@ -486,8 +512,9 @@ def load(
         trail: Records all files and folders that are read.
         fixture: The initial store of tools outside packs.
         stored: Paths of its row files, with links resolved, which are not documents.
+        locked: The packs that must be as they were installed; None for none.
     """
-    reader = DocumentReader(kinds, fixture)
+    reader = DocumentReader(kinds, fixture, locked)
     reader.stored.update(stored)
     trail = FileTracker() if trail is None else trail
     folders = Folders(reader, trail)

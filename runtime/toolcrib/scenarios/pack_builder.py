@@ -19,8 +19,9 @@ from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.python.declarations import MODE
 from toolcrib.loading.documents.archives import RATIO, RATIO_FROM, ArchiveFiles, open_archive, parse_archive
-from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, SKIPPED_FOLDERS, is_outside, pack_file
+from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES, is_outside, pack_file
 from toolcrib.loading.fingerprints import FileTracker
+from toolcrib.loading.pack_integrity import names_in
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.reader import DocumentReader, LoadedDocuments
 from toolcrib.loading.sources import Folders, SourcePath, add_contents
@@ -192,7 +193,7 @@ def _contents(
     wanted = {os.path.realpath(path) for path in (*read, *_modules(folder, loaded)) if path not in strangers}
     contents: dict[str, bytes] = {}
     problems = []
-    for name in sorted(_names(folder)):
+    for name in sorted(names_in(folder)):
         path = folder / name
         # A second pack file under another name would make the archive ambiguous.
         other_pack_file = name in PACK_FILES and path != pack_file(folder)
@@ -227,16 +228,6 @@ def _fault(path: Path, name: str, folder: Path) -> Problem | None:
         hint = "replace it with a copy"
         return Problem(code="link_leads_outside", message=message, hint=hint, source=str(path))
     return None
-
-
-def _names(folder: Path) -> Iterator[str]:
-    """Yield the paths of all files below a folder, relative to it and with `/`, without hidden ones."""
-    for here, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in SKIPPED_FOLDERS]
-        for name in names:
-            path = Path(here, name)
-            if not name.startswith(".") and path.is_file():
-                yield path.relative_to(folder).as_posix()
 
 
 def zip_bytes(contents: Mapping[str, bytes]) -> bytes:

@@ -206,6 +206,7 @@ class TrustRequest(NamedTuple):
         before: The last decision on the workspace; None for a new one.
         user: The subject that is waiting, such as `server time`; empty for none.
         undeclared: Needs of a pack that its `pack.yaml` does not declare. They cannot be granted.
+        requires: The `requires` block of the pack.
     """
 
     workspace: Workspace
@@ -214,6 +215,7 @@ class TrustRequest(NamedTuple):
     before: Decision | None = None
     user: str = ""
     undeclared: tuple[Need, ...] = ()
+    requires: Mapping[str, Any] = NOTHING
 
     @property
     def hint(self) -> str:
@@ -423,16 +425,17 @@ class Trust:
             workspace: The workspace.
             user: The subject that is waiting; empty for none.
         """
-        from toolcrib.security.trust_needs import hash_of, is_declared, merge_needs  # noqa: PLC0415 -- as above
+        from toolcrib.security.trust_needs import hash_of, merge_needs, undeclared_entries  # noqa: PLC0415 -- as above
 
         needs = merge_needs(self._all_needs(workspace))
         before = next(iter(self.store.agreed([workspace.root])), None)
         undeclared: tuple[Need, ...] = ()
+        requires: Mapping[str, Any] = NOTHING
         if workspace.kind == "pack":
             requires = self._pack(workspace).requires
-            undeclared = tuple(each for each in needs if not is_declared(each, requires))
+            undeclared = tuple(each for each in needs if undeclared_entries(each, requires))
             needs = tuple(each for each in needs if each not in undeclared)
-        found = TrustRequest(workspace, needs, hash_of(needs), before, user, undeclared)
+        found = TrustRequest(workspace, needs, hash_of(needs), before, user, undeclared, requires)
         self._requests[workspace.root] = found
         return found
 
@@ -585,12 +588,27 @@ def untrusted_error(
     if undeclared and workspace.kind == "pack":
         listed = ", ".join(dict.fromkeys(map(describe_need, undeclared)))
         message = f"{who} of the pack {workspace.name} needs to {what}, but its pack.yaml does not declare: {listed}"
-        hint = "declare hosts, variables and files under `requires` in pack.yaml; only projects can have other needs"
+        hint = declaration_hint(undeclared, request.requires)
         return Untrusted(message, request, hint=hint)
     changed = request.before is not None
     state = "is no longer trusted because its needs have changed" if changed else "is not trusted yet"
     message = f"the {workspace.kind} {workspace.root} {state}; {who} needs to {what}"
     return Untrusted(message, request, hint=request.hint)
+
+
+def declaration_hint(needs: Iterable[Need], requires: Mapping[str, Any]) -> str:
+    """How a pack declares needs that its `requires` block lacks.
+
+    Args:
+        needs: The needs.
+        requires: The `requires` block of `pack.yaml`.
+    """
+    from toolcrib.security.trust_needs import NOT_DECLARABLE, undeclared_entries  # noqa: PLC0415 -- as above
+
+    entries = [*dict.fromkeys(entry for each in needs for entry in undeclared_entries(each, requires))]
+    if NOT_DECLARABLE in entries:
+        return "a pack cannot declare this; only the files of a project can have such needs"
+    return f"add to `requires` in pack.yaml: {', '.join(f'`{entry}`' for entry in entries)}"
 
 
 _VERBS: Final[Mapping[str, str]] = {

@@ -365,7 +365,7 @@ def needs_of_settings(
     for written, instead in origins.items():
         yield make_need("contact", instead, to=f"in place of {written}", user=user, place=place)
     if sandbox == "none":
-        yield make_need("start", "every program", details=["without a sandbox"], user=user, place=place)
+        yield make_need("start", "every program", details=[WITHOUT_SANDBOX], user=user, place=place)
     if "://" in journal:
         server = origin_text(journal)
         yield make_need("contact", server, details=["records all calls"], user=user, place=place)
@@ -413,25 +413,87 @@ def need_of_content(what: str, digests: Iterable[str], *, place: str = "") -> Ne
     return make_need("content", what, counts=[*sorted(digests)], user=what, place=place)
 
 
-_DECLARED: Final = {"env": "environment", "file": "files"}
+NOT_DECLARABLE: Final = ""
+"""Stands for a need that no key of `requires` declares, so that only a project can have it."""
+
+_LOOK_UP_KEYS: Final = {"env": "environment", "file": "files"}
 
 
-def is_declared(each: Need, requires: Mapping[str, Any]) -> bool:
-    """Whether the `requires` block of a pack declares a need. Needs without a key in it cannot be declared.
+def undeclared_entries(each: Need, requires: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the `requires` block of a pack lacks to declare a need.
 
     Args:
         each: The need.
         requires: The `requires` block of `pack.yaml`.
+
+    Returns:
+        The entries that would declare it, such as `hosts: [api.example.com]`, or `NOT_DECLARABLE`; empty if it is
+        declared.
     """
-    if each.kind == "contact" and not each.to:
-        host = host_of(each.what)
-        return any(fnmatchcase(host, str(glob).lower()) for glob in requires.get("hosts", ()))
-    if each.kind == "read":
-        found = [*look_ups(each.what)]
-        return bool(found) and all(
-            variable.name in requires.get(_DECLARED.get(variable.source, ""), ()) for variable in found
-        )
-    return each.kind == "content"
+    match each.kind:
+        case "content":
+            return ()
+        case "contact" if not (each.to or each.details):
+            host = host_of(each.what)
+            globs = requires.get("hosts", ())
+            known = any(fnmatchcase(host, str(glob).lower()) for glob in globs)
+            # A pattern cannot name the value of a variable.
+            return () if known else (NOT_DECLARABLE if "${" in host else f"hosts: [{host}]",)
+        case "read":
+            entries = [
+                f"{key}: [{variable.name}]" if key else NOT_DECLARABLE
+                for variable in look_ups(each.what)
+                if variable.name not in requires.get(key := _LOOK_UP_KEYS.get(variable.source, ""), ())
+            ]
+            return tuple(entries) if [*look_ups(each.what)] else (NOT_DECLARABLE,)
+        case "import":
+            module = each.what.partition(":")[0]
+            known = any(
+                module == name or module.startswith(f"{name}.") for name in requires.get("python", ())
+            )
+            return () if known else (f"python: [{module}]",)
+        case "start":
+            return tuple(_undeclared_of_program(each, requires))
+    return (NOT_DECLARABLE,)
+
+
+def _undeclared_of_program(each: Need, requires: Mapping[str, Any]) -> Iterator[str]:
+    """As `undeclared_entries`, for the start of a program; each of its details begins with a word of ours."""
+    import shlex  # noqa: PLC0415 -- few packs start programs
+
+    try:
+        program = shlex.split(each.what)[0]
+    except ValueError:
+        program = each.what
+    if program not in requires.get("commands", ()):
+        yield f"commands: [{program}]"
+    paths = requires.get("paths", {})
+    readable = (*paths.get("read", ()), *paths.get("write", ()))
+    for detail in each.details:
+        word, _, what = detail.partition(" ")
+        if detail == USES_NETWORK and not requires.get("network", False):
+            yield "network: true"
+        elif word == "writes" and what not in paths.get("write", ()):
+            yield f"paths: {{write: [{what}]}}"
+        # A program can read the folder that it starts in.
+        elif word in {"reads", "in"} and what not in readable and (word == "reads" or not _is_below(what)):
+            yield f"paths: {{read: [{what}]}}"
+        elif detail == WITHOUT_SANDBOX:
+            yield NOT_DECLARABLE
+
+
+def _is_below(folder: str) -> bool:
+    import posixpath  # noqa: PLC0415 -- as above
+
+    path = posixpath.normpath(folder)
+    return not path.startswith(("/", "..", "~")) and "${" not in path
+
+
+USES_NETWORK: Final = "uses the network"
+"""Detail of the start of a program that may use the network."""
+
+WITHOUT_SANDBOX: Final = "without a sandbox"
+"""Detail of the start of programs that are not confined."""
 
 
 def host_of(origin: str) -> str:

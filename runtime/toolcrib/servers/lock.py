@@ -1,7 +1,8 @@
-"""Read, write and enforce `toolcrib.lock`, which pins MCP servers and their tool definitions.
+"""Read, write and enforce `toolcrib.lock`, which pins MCP servers with their tool definitions, and installed packs.
 
 A server can change after it was reviewed: a different command behind the same name, or descriptions that give a model
-different instructions. A lock stores the endpoint of each server and the accepted definition and hash of each tool.
+different instructions. A lock stores the endpoint of each server and the accepted definition and hash of each tool; and the
+version, the hash and the publisher of each pack, which loading compares with its files.
 
 Equal contents produce equal bytes. Reading is strict: an edited, badly merged or truncated file is reported and ignored
 as a whole. Messages also reach models, so the only server text they repeat is tool names.
@@ -78,6 +79,20 @@ class LockedServer(NamedTuple):
         return cls(endpoint_of(server), tools, info)
 
 
+class LockedPack(NamedTuple):
+    """An installed pack.
+
+    Attributes:
+        version: Its version.
+        hash: `pack_signatures.hash_of_files` of its files.
+        key: The public key of its publisher; empty if it is not signed.
+    """
+
+    version: str
+    hash: str
+    key: str = ""
+
+
 def locked_tool(said: Mapping[str, Any]) -> LockedTool:
     """Lock the definition of a tool.
 
@@ -151,7 +166,7 @@ _BLANKS: Final = " \t\r\n"
 _ANEW: Final = "restore it from version control, or run `toolcrib lock --update` to rewrite it from the current tool lists"
 
 
-def render_lock(servers: Mapping[str, LockedServer]) -> str:
+def render_lock(servers: Mapping[str, LockedServer], packs: Mapping[str, LockedPack] = NOTHING) -> str:
     """The text of a lock file."""
     told = {
         name: {
@@ -161,20 +176,37 @@ def render_lock(servers: Mapping[str, LockedServer]) -> str:
         }
         for name, server in servers.items()
     }
-    whole = {"version": VERSION, "servers": told}
+    whole: dict[str, Any] = {"version": VERSION, "servers": told}
+    if packs:
+        whole["packs"] = {
+            name: {"version": each.version, "hash": each.hash, **({"key": each.key} if each.key else {})}
+            for name, each in packs.items()
+        }
     # Sorted and indented, so that a version control system shows and merges a change tool by tool.
     return json.dumps(whole, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def load_locked_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
-    """The servers of a lock file, and its problems.
+class LockContents(NamedTuple):
+    """What a lock file contains.
+
+    Attributes:
+        servers: Server name -> locked server.
+        packs: Name of a pack -> locked pack.
+    """
+
+    servers: Mapping[str, LockedServer] = NOTHING
+    packs: Mapping[str, LockedPack] = NOTHING
+
+
+def load_lock(path: Path, shown: str) -> tuple[LockContents | None, list[Problem]]:
+    """The contents of a lock file, and its problems.
 
     Args:
         path: The lock file.
         shown: Its name in problems.
 
     Returns:
-        The servers, or None if the file is missing or has a problem; and the problems.
+        The contents, or None if the file is missing or has a problem; and the problems.
     """
     try:
         with path.open("rb") as file:
@@ -194,8 +226,8 @@ def load_locked_servers(path: Path, shown: str) -> tuple[dict[str, LockedServer]
     return parse_lock(text, shown)
 
 
-def parse_lock(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, list[Problem]]:
-    """The servers of the text of a lock, and its problems; see `load_locked_servers`."""
+def parse_lock(text: str, shown: str) -> tuple[LockContents | None, list[Problem]]:
+    """The contents of the text of a lock, and its problems; see `load_lock`."""
     try:
         value: Any = decode_json(text)
     except json.JSONDecodeError as error:
@@ -210,7 +242,9 @@ def parse_lock(text: str, shown: str) -> tuple[dict[str, LockedServer] | None, l
     # One bad entry voids the file: skipping it would leave its server unprotected without notice.
     if problems:
         return None, problems
-    return {name: _server(entry) for name, entry in value["servers"].items()}, []
+    servers = {name: _server(entry) for name, entry in value["servers"].items()}
+    packs = {name: LockedPack(**entry) for name, entry in value.get("packs", {}).items()}
+    return LockContents(servers, packs), []
 
 
 def _server(entry: Mapping[str, Any]) -> LockedServer:
@@ -237,10 +271,22 @@ def _problems_of(value: Any) -> Iterator[Problem]:
             hint=f"use the toolcrib version that wrote it, or {_ANEW}",
         )
         return  # another version may have different keys
-    yield from _faults(value, {"version": int, "servers": dict}, ())
-    servers = value.get("servers")
+    # Locks of projects without installed packs have no `packs`.
+    more = {"packs": dict} if "packs" in value else {}
+    yield from _faults(value, {"version": int, "servers": dict, **more}, ())
+    servers, packs = value.get("servers"), value.get("packs")
+    for name, pack in packs.items() if isinstance(packs, dict) else ():
+        yield from _problems_of_pack(pack, ("packs", name))
     for name, server in servers.items() if isinstance(servers, dict) else ():
         yield from _problems_of_server(server, ("servers", name))
+
+
+def _problems_of_pack(pack: Any, path: tuple[str, ...]) -> Iterator[Problem]:
+    if not isinstance(pack, dict):
+        yield _wrong("a pack must be an object", path)
+        return
+    signed = {"key": str} if "key" in pack else {}
+    yield from _faults(pack, {"version": str, "hash": str, **signed}, path)
 
 
 def _problems_of_server(server: Any, path: tuple[str, ...]) -> Iterator[Problem]:
@@ -355,14 +401,16 @@ class Lock(NamedTuple):
     Attributes:
         source: The path of the file.
         servers: Server name -> locked server; empty if the file is missing or invalid.
-        there: Whether the file exists.
+        there: Whether the file exists and locks servers, or nothing.
         problems: Problems of the file. If there are any, the whole file is ignored.
+        packs: Name of a pack -> locked pack; empty likewise.
     """
 
     source: str = LOCK_FILE
     servers: Mapping[str, LockedServer] = NOTHING
     there: bool = False
     problems: tuple[Problem, ...] = ()
+    packs: Mapping[str, LockedPack] = NOTHING
 
     @property
     def catalogues(self) -> Mapping[str, Catalogue]:
@@ -387,7 +435,7 @@ class Lock(NamedTuple):
     @property
     def text(self) -> str:
         """The text of its file."""
-        return render_lock(self.servers)
+        return render_lock(self.servers, self.packs)
 
     def judge(self, policy: Policy) -> Judgement:
         """A function that checks servers against this lock.
@@ -405,9 +453,11 @@ def read_lock(path: str | Path) -> tuple[Lock, list[Problem]]:
     `edited_lock`.
     """
     shown = str(path)
-    servers, problems = load_locked_servers(Path(path), shown)
-    there = servers is not None or bool(problems)
-    return Lock(shown, servers or NOTHING, there, tuple(problems)), problems
+    contents, problems = load_lock(Path(path), shown)
+    servers, packs = contents or LockContents()
+    # A lock that was written for packs does not mean that the servers were to be locked.
+    there = bool(problems) or (contents is not None and (bool(servers) or not packs))
+    return Lock(shown, servers, there, tuple(problems), packs), problems
 
 
 def _verdict(lock: Lock, policy: Policy, server: Server, catalogue: Catalogue | None) -> LockVerdict:

@@ -131,7 +131,7 @@ def test_an_empty_document_after_the_pack_is_nothing():
     assert Pack.parse("pack.yaml", PLAIN + "---\n", kinds=KINDS).name == "shop"
 
 
-@pytest.mark.parametrize("key", ["commands", "extras"])
+@pytest.mark.parametrize("key", ["extras"])
 def test_a_need_of_later_is_refused(key):
     assert refused(PLAIN + f"requires:\n  {key}: []\n") == [("not_supported_yet", f"/requires/{key}", 4)]
 

@@ -12,7 +12,6 @@ from toolcrib.security.trust import TrustRequest, Workspace
 from toolcrib.security.trust_needs import (
     hash_of,
     host_of,
-    is_declared,
     look_ups,
     make_need,
     merge_needs,
@@ -20,6 +19,7 @@ from toolcrib.security.trust_needs import (
     needs_of_http,
     needs_of_server,
     origin_text,
+    undeclared_entries,
 )
 
 
@@ -167,7 +167,13 @@ def test_a_model_needs_its_service_and_its_key():
     ]
 
 
-REQUIRES = {"hosts": ["a.example", "*.b.example"], "environment": ["KEY"], "files": ["/run/k"]}
+REQUIRES = {
+    "hosts": ["a.example", "*.b.example"],
+    "environment": ["KEY"],
+    "files": ["/run/k"],
+    "commands": ["git"],
+    "python": ["acme"],
+}
 
 
 @pytest.mark.parametrize(
@@ -188,13 +194,17 @@ REQUIRES = {"hosts": ["a.example", "*.b.example"], "environment": ["KEY"], "file
         ("read", "${keyring:a/b}", "", False),
         ("read", "the key of provider openai", "", False),
         ("start", "python server.py", "", False),
+        ("start", "git status", "", True),
+        ("start", "'un closed", "", False),
         ("import", "m:f", "", False),
+        ("import", "acme.tools:f", "", True),
+        ("import", "acmes:f", "", False),
         ("mode", "exec", "", False),
         ("content", "pack p", "", True),
     ],
 )
-def test_a_pack_declares_hosts_variables_and_files_and_nothing_else(kind, what, to, declared):
-    assert is_declared(make_need(kind, what, to=to), REQUIRES) is declared
+def test_a_pack_declares_what_its_requires_block_names(kind, what, to, declared):
+    assert (undeclared_entries(make_need(kind, what, to=to), REQUIRES) == ()) is declared
 
 
 @given(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.core.server_config import Catalogue, Server
-from toolcrib.servers.lock import Lock, LockedServer, parse_lock, read_lock
+from toolcrib.servers.lock import Lock, LockedPack, LockedServer, parse_lock, read_lock
 
 NOW = {"name": "now", "description": "The time: ü.", "inputSchema": {"type": "object"}}
 SET = {
@@ -199,4 +199,36 @@ def test_any_definition_that_is_json_comes_back_as_it_was(definitions):
     tools = {name: {**definition, "name": name} for name, definition in definitions.items()}
     locked = LockedServer.of(Server("s"), Catalogue("s", tools))
     lock = Lock(servers={"s": locked})
-    assert parse_lock(lock.text, "x") == ({"s": locked}, [])
+    assert parse_lock(lock.text, "x") == (({"s": locked}, {}), [])
+
+
+PACK = LockedPack("1.0.0", "sha256:aa", "ed25519:k")
+
+
+def test_packs_are_written_and_read_again(read):
+    unsigned = PACK._replace(key="")
+    lock, problems = read(Lock(servers={"time": TIME}, packs={"weather": PACK, "rates": unsigned}).text)
+    assert problems == []
+    assert lock.packs == {"weather": PACK, "rates": unsigned}
+    assert lock.there
+
+
+def test_a_lock_of_packs_alone_locks_no_servers(read):
+    lock, problems = read(Lock(packs={"weather": PACK}).text)
+    assert (lock.there, lock.packs, problems) == (False, {"weather": PACK}, [])
+
+
+@pytest.mark.parametrize(
+    "pack",
+    [
+        "1",
+        "{}",
+        '{"version": 1, "hash": "a"}',
+        '{"version": "1", "hash": "a", "keys": "b"}',
+        '{"version": "1", "hash": "a", "key": 1}',
+    ],
+)
+def test_a_wrong_entry_of_a_pack_voids_the_lock(read, pack):
+    lock, problems = read('{"version": 1, "servers": {}, "packs": {"weather": ' + pack + "}}")
+    assert {each[0] for each in problems} == {"invalid_lock"}
+    assert (lock.packs, lock.there) == ({}, True)

@@ -73,14 +73,14 @@ class ExecExecutor:
     def needs(self, descriptor: Descriptor, workspace: Workspace) -> Iterable[Need]:
         """The program with its files, and the variables that are resolved for it."""
         # Deferred, like the imports below: a command that only lists tools must start fast.
-        from toolcrib.security.trust_needs import needs_of_program  # noqa: PLC0415
+        from toolcrib.security.trust_needs import USES_NETWORK, needs_of_program  # noqa: PLC0415
         from toolcrib.servers.sandbox_grants import folder_of  # noqa: PLC0415
 
         block: Any = descriptor.bindings[MODE]
         program = _as_server(descriptor, folder_of(descriptor, MODE, workspace.base))
         paths = block.get("paths", {})
         details = [f"{purpose}s {path}" for purpose in ("read", "write") for path in paths.get(purpose, ())]
-        details += ["uses the network"] if block.get("network") else []
+        details += [USES_NETWORK] if block.get("network") else []
         return needs_of_program(
             program,
             workspace.folder,

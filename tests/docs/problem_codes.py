@@ -22,6 +22,7 @@ OUTSIDE = (
     "security/approvals.py",
     "security/journal",
     "security/encryption.py",
+    "security/pack_signatures.py",
     "core/model.py",
     "provider/",
 )

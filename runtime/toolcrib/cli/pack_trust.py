@@ -23,7 +23,7 @@ from toolcrib.engine.open_project import refuse_undeclared
 from toolcrib.executors import Executors
 from toolcrib.loading.documents.archives import open_archive
 from toolcrib.loading.documents.files import ARCHIVE, PACK_FILES
-from toolcrib.loading.pack_integrity import LockedPacks, files_in
+from toolcrib.loading.pack_integrity import LockedPacks, files_in, publisher_problem
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.project_discovery import find_project
 from toolcrib.scenarios.pack_builder import PackArchive, build_pack, zip_bytes
@@ -36,7 +36,6 @@ from toolcrib.security.pack_signatures import (
     hash_of_files,
     key_of,
     load_signing_key,
-    publisher_problem,
     signature_fault,
     signature_of,
     trust_key,
@@ -49,7 +48,7 @@ FOLDER = "packs"
 """Folder of a project in which packs are installed."""
 
 
-class PackFiles(NamedTuple):
+class PackSource(NamedTuple):
     """A pack, and all of its files.
 
     Attributes:
@@ -69,7 +68,7 @@ class PackFiles(NamedTuple):
         return signature.key if signature is not None else ""
 
 
-def _read(path: Path) -> PackFiles:
+def _read(path: Path) -> PackSource:
     """Read a pack without running any of it.
 
     Raises:
@@ -90,7 +89,7 @@ def _read(path: Path) -> PackFiles:
         )
         raise DocumentError([missing])
     pack = Pack.parse(str(path / name), contents[name], kinds=Executors.installed())
-    return PackFiles(str(path), pack, contents)
+    return PackSource(str(path), pack, contents)
 
 
 archive_argument = click.argument(
@@ -232,13 +231,13 @@ def _report(path: Path, lock: Lock, name: str = "") -> PackReport:
     )
 
 
-def _signature_problems(found: PackFiles) -> list[Problem]:
+def _signature_problems(found: PackSource) -> list[Problem]:
     """What is wrong with the signature or the publisher of a pack."""
     why = signature_fault(found.pack.name, found.pack.version, found.contents)
     if why:
         message = f"the signature of the pack `{found.pack.name}` is not valid: {why}"
         hint = "get the pack from its publisher again"
-        return [Problem(code="bad_signature", message=message, hint=hint, source=found.source)]
+        return [Problem(code="invalid_signature", message=message, hint=hint, source=found.source)]
     alarm = publisher_problem(default_store(), found.pack.name, found.key)
     return [] if alarm is None else [alarm._replace(source=found.source)]
 
@@ -348,7 +347,7 @@ def install(ctx: click.Context, *, archive: Path, yes: bool, trust_key: str | No
     lock = _locked(ctx, project)
     parcel = _built(ctx, archive)
     assert parcel.pack is not None  # noqa: S101 -- `_built` checks it
-    found = PackFiles(str(archive), parcel.pack, parcel.contents)
+    found = PackSource(str(archive), parcel.pack, parcel.contents)
     _check_declared(ctx, parcel)
     target = project / FOLDER / found.pack.name
     _check_target(target, lock, found.pack.name)
@@ -426,7 +425,7 @@ def _check_target(target: Path, lock: Lock, name: str) -> None:
 
 
 def _accepted_key(
-    ctx: click.Context, found: PackFiles, named: str | None, *, yes: bool, say: Callable[[str], object]
+    ctx: click.Context, found: PackSource, named: str | None, *, yes: bool, say: Callable[[str], object]
 ) -> str:
     """Check the signature, and return the key that is to be trusted from now on; empty for none.
 
@@ -437,7 +436,7 @@ def _accepted_key(
         now = f"signed with {key}" if key else "not signed"
         raise ConfigurationError(
             f"the pack is {now}, not with {named}",
-            code="unknown_key",
+            code="unknown_signer",
             hint="compare the keys letter by letter",
         )
     problems = [
@@ -460,7 +459,7 @@ def _accepted_key(
         if yes:
             hint = f"compare it with the key that the publisher names, then pass `--trust-key {key}`"
             raise ConfigurationError(
-                f"you do not trust the key of the pack `{name}` yet", code="unknown_key", hint=hint
+                f"you do not trust the key of the pack `{name}` yet", code="unknown_signer", hint=hint
             )
         _ask(ctx, f"Trust this key for the pack {name}?", yes=False)
     return key

@@ -92,7 +92,6 @@ class LockedPacks:
         from toolcrib.security.pack_signatures import (  # noqa: PLC0415 -- few projects have installed packs
             SigningError,
             hash_of_files,
-            publisher_problem,
             signature_fault,
             signature_of,
         )
@@ -119,7 +118,7 @@ class LockedPacks:
         if key != locked.key:
             by = f"signed with {key}" if key else "not signed"
             message = f"the pack `{pack.name}` is {by}, and {self._source} expects the key {locked.key}"
-            return Problem(code="unknown_key", message=message, hint=review)
+            return Problem(code="unknown_signer", message=message, hint=review)
         try:
             why = signature_fault(pack.name, pack.version, files)
         except SigningError as error:
@@ -127,5 +126,29 @@ class LockedPacks:
             return Problem(code=error.code, message=message, hint=error.hint)
         if why:
             message = f"the signature of the pack `{pack.name}` is not valid: {why}"
-            return Problem(code="bad_signature", message=message, hint=review)
+            return Problem(code="invalid_signature", message=message, hint=review)
         return publisher_problem(self._store, pack.name, key)
+
+
+def publisher_problem(store: DecisionStore, pack: str, key: str) -> Problem | None:
+    """The alarm for a pack whose publisher is not the one that the user trusts; None without such a decision.
+
+    Args:
+        store: The decisions of the user.
+        pack: Name of the pack.
+        key: The key of its signature; empty for a pack that is not signed.
+    """
+    from toolcrib.security.pack_signatures import key_of, trusted_key  # noqa: PLC0415 -- as above
+
+    known = trusted_key(store, pack)
+    if known is None or key_of(known) == key:
+        return None
+    now = f"is signed with {key}" if key else "is not signed"
+    message = (
+        f"the publisher of the pack `{pack}` has changed: it {now}, and you trust {key_of(known)} for it "
+        f"(since {known.when})"
+    )
+    hint = "ask the publisher over another channel whether this is intended" + (
+        f"; then accept it with `toolcrib pack install --trust-key {key}`" if key else ""
+    )
+    return Problem(code="publisher_changed", message=message, hint=hint)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from toolcrib.core.errors import Problem, ToolcribError
+from toolcrib.core.errors import ToolcribError
 from toolcrib.core.model import JSON
 from toolcrib.core.text import canonical, compact, decode_json
 from toolcrib.core.user_folders import STATE_VARIABLE, open_regular, state_folder, why_writable_by_others
@@ -280,25 +280,3 @@ def trust_key(store: DecisionStore, pack: str, key: str, *, when: datetime) -> N
     decision = Decision.of(root, PUBLISHER, needs, when=when, how="toolcrib pack install")
     store.remove(root)
     store.add(decision)
-
-
-def publisher_problem(store: DecisionStore, pack: str, key: str) -> Problem | None:
-    """The alarm for a pack whose publisher is not the one that the user trusts; None without such a decision.
-
-    Args:
-        store: The decisions of the user.
-        pack: Name of the pack.
-        key: The key of its signature; empty for a pack that is not signed.
-    """
-    known = trusted_key(store, pack)
-    if known is None or key_of(known) == key:
-        return None
-    now = f"is signed with {key}" if key else "is not signed"
-    message = (
-        f"the publisher of the pack `{pack}` has changed: it {now}, and you trust {key_of(known)} for it "
-        f"(since {known.when})"
-    )
-    hint = "ask the publisher over another channel whether this is intended" + (
-        f"; then accept it with `toolcrib pack install --trust-key {key}`" if key else ""
-    )
-    return Problem(code="publisher_changed", message=message, hint=hint)

@@ -182,9 +182,9 @@ def changed_publisher(project, keys):
         (added, "pack_changed"),
         (removed, "pack_changed"),
         (wrong_hash, "pack_changed"),
-        (without_signature, "unknown_key"),
-        (unknown_key, "unknown_key"),
-        (forged, "bad_signature"),
+        (without_signature, "unknown_signer"),
+        (unknown_key, "unknown_signer"),
+        (forged, "invalid_signature"),
         (changed_publisher, "publisher_changed"),
     ],
 )
@@ -297,7 +297,7 @@ def test_a_wrong_signature_is_never_installed(project, keys, toolcrib):
     refused = toolcrib("pack", "install", path, "--yes", "--trust-key", public(keys["ann"]))
     assert refused.exit_code == exit_codes.PROBLEMS
     assert (
-        "bad_signature: the signature of the pack `weather` is not valid: it signs `weather` 1.1.0"
+        "invalid_signature: the signature of the pack `weather` is not valid: it signs `weather` 1.1.0"
         in refused.stderr
     )
     assert not (project / "packs").exists()

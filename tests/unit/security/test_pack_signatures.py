@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import x25519
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolcrib.loading.pack_integrity import publisher_problem
 from toolcrib.security.pack_signatures import (
     SIGNATURE_FILE,
     PackSignature,
@@ -21,7 +22,6 @@ from toolcrib.security.pack_signatures import (
     hash_of_files,
     key_of,
     load_signing_key,
-    publisher_problem,
     signature_fault,
     signature_of,
     trust_key,

@@ -82,9 +82,9 @@ def examples():
                     yield pytest.param(textwrap.dedent(code), id=f"{name}:{number}")
 
 
-async def run(code: str) -> None:
+async def run(code: str, folder: Path) -> None:
     """Run an example where the names that it takes for granted exist."""
-    async with toolcrib.Runtime.open("descriptors") as tools:
+    async with toolcrib.Runtime.open("descriptors", journal=folder / "journal.sqlite") as tools:
         tools.add(MeasureRain)
         scripted = Scripted.of(REPLIES)
         loop = provider.ProviderMiddleware(scripted, tools, provider.ToolPolicy(ask=("refund_*",)))
@@ -122,4 +122,4 @@ def test_an_example_of_a_docstring_runs(code, tmp_path, monkeypatch):
     (tmp_path / "descriptors").mkdir()
     (tmp_path / "descriptors" / "all.tool.yaml").write_text(TOOLS, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    asyncio.run(run(code))
+    asyncio.run(run(code, tmp_path))

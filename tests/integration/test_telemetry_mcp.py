@@ -13,7 +13,6 @@ from http_servers import answering_json, raw_answer, serving
 from mcp_calling import Calling, http_server, over_http
 from mcp_over_http import SESSION, speaking
 from mcp_sdk_server import sdk_server
-from served_sessions import MovedClock, NotebookServer
 from serving_mcp import ERAS, process, request, write
 from spans import RecordedSpans, attributes_of, id_of, parent_of, recorded_globally, trace_of, traceparent_of
 from toolcrib import Outcome, Runtime, Telemetry
@@ -154,10 +153,12 @@ async def test_a_client_that_traces_by_itself_is_the_parent_of_a_served_call(era
     """Without a global provider, the SDK records nothing and passes the headers of the client through."""
     write(tmp_path, TOOLS)
     runtime = Runtime.open(tmp_path, telemetry=calls_of(spans))
-    server = NotebookServer(MovedClock())
-    task = asyncio.create_task(serve_http(runtime, Options(watch=False), ListenAddress(port=0), server.say))
+    said = asyncio.Queue()
+    task = asyncio.create_task(
+        serve_http(runtime, Options(watch=False), ListenAddress(port=0), said.put_nowait)
+    )
     try:
-        line = await server.until_said(" at http://")
+        line = await asyncio.wait_for(said.get(), 60)
         url = line.partition(" at ")[2].partition(";")[0]
         async with Client(streamable_http_client(url), mode=era) as client:
             for _ in range(3):
@@ -176,12 +177,12 @@ async def test_the_span_of_a_request_over_http_says_how_it_came(era, tmp_path):
     write(tmp_path, TOOLS)
     with recorded_globally() as spans:
         runtime = Runtime.open(tmp_path, telemetry=Telemetry(trace="calls"))
-        server = NotebookServer(MovedClock())
+        said = asyncio.Queue()
         task = asyncio.create_task(
-            serve_http(runtime, Options(watch=False), ListenAddress(port=0), server.say)
+            serve_http(runtime, Options(watch=False), ListenAddress(port=0), said.put_nowait)
         )
         try:
-            line = await server.until_said(" at http://")
+            line = await asyncio.wait_for(said.get(), 60)
             url = line.partition(" at ")[2].partition(";")[0]
             async with Client(streamable_http_client(url), mode=era) as client:
                 await client.call_tool("add", {"a": 1, "b": 2})

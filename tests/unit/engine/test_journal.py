@@ -207,7 +207,7 @@ class TestKeys:
         runtime.add(payments.pay, timeout="60s")
         first = asyncio.create_task(runtime.call("pay", {"amount": 3}, idempotency_key="k"))
         await payments.entered.wait()
-        runtime.add(payments.pay, timeout="100ms", replace=True)
+        runtime.add(payments.pay, timeout="1s", replace=True)
         second = await runtime.call("pay", {"amount": 3}, idempotency_key="k")
         assert (second.outcome, second.error.retryable, payments.made) == (Outcome.TIMEOUT, True, 1)
         assert "may_have_acted" not in second.error.details

@@ -226,6 +226,11 @@ def test_a_bare_descriptor_is_read_too():
     assert (block["lifetime"], loaded.tools[0].timeout) == ("runtime", 1.5)
 
 
+def test_a_command_without_a_mode_is_no_program_of_promptkit():
+    loaded = parse("a.json", '{"name": "a", "exec": {"command": "cat"}}', Executors.installed())
+    assert [(each.code, each.pointer) for each in loaded.problems] == [("wrong_type", "/exec/command")]
+
+
 def test_variables_that_every_program_inherits_are_no_secrets():
     [block], _loaded = read({"command": "jq", "env": ["HOME", "TOKEN"]}, mode="exec")
     assert block["env"] == {"TOKEN": "${TOKEN}"}

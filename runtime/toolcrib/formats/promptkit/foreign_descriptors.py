@@ -178,14 +178,17 @@ def has_foreign_keys(value: JSON) -> bool:
         return False
     annotations = value.get("annotations")
     hinted = isinstance(annotations, dict) and any(key in _HINTS for key in annotations)
-    return "name" in value and (
-        hinted or _is_program(value.get("exec")) or any(key in FOREIGN for key in value)
+    return "name" in value and (hinted or _has_program(value) or any(key in FOREIGN for key in value))
+
+
+def _has_program(value: dict[str, Any]) -> bool:
+    """Whether a descriptor has a block `exec` of PromptKit: its command is a text, and the mode is always written."""
+    block = value.get("exec")
+    return (
+        isinstance(block, dict)
+        and isinstance(block.get("command"), str)
+        and value.get("mode") in ("exec", "server")
     )
-
-
-def _is_program(block: JSON) -> bool:
-    """Whether a block `exec` is one of PromptKit, whose command is a text."""
-    return isinstance(block, dict) and isinstance(block.get("command"), str)
 
 
 def read_foreign_keys(document: Document, files: Files | None) -> tuple[list[Document], list[Problem]]:
@@ -244,9 +247,11 @@ class _DescriptorBuilder:
         self._moves: dict[str, str] = {"": place} if place else {}
         self._problems: list[Problem] = []
         self._milliseconds: int | None = None
+        self._runs_program = False
 
     def of(self, source: dict[str, Any]) -> tuple[list[Document], list[Problem]]:
         """Convert every key, and return the documents and the problems."""
+        self._runs_program = _has_program(source)
         # Last: annotations have a title that `title` overrides, and calls and templates need the input
         # schema.
         for key, item in sorted(source.items(), key=lambda entry: entry[0] in _LAST):
@@ -331,7 +336,7 @@ class _DescriptorBuilder:
         return item in ("", "server")
 
     def program(self, item: JSON, place: str) -> bool:
-        if not isinstance(item, dict) or not _is_program(item):
+        if not isinstance(item, dict) or not self._runs_program:
             return False
         stays = "exec" in self._value
         put_program(self, item, place, self._document.source, self._files, stays=stays)

@@ -7,7 +7,7 @@ import gc
 import shutil
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -162,13 +162,13 @@ def test_events_follow_a_link_from_release_to_release(tmp_path):
     asyncio.run(main())
 
 
-def held() -> tuple[int, int]:
-    """How many threads and file descriptors this process has, once the threads have ended that were told to."""
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
+def held(known: Iterable[threading.Thread] = ()) -> tuple[set[threading.Thread], int]:
+    """The threads and the number of file descriptors of this process, once all threads but the known ones have ended."""
+    if known:
+        for thread in {*threading.enumerate()} - {*known}:
             thread.join(PATIENCE)
     gc.collect()
-    return threading.active_count(), sum(1 for _ in Path("/dev/fd").iterdir())
+    return {*threading.enumerate()}, sum(1 for _ in Path("/dev/fd").iterdir())
 
 
 @pytest.mark.usefixtures("heard")
@@ -190,6 +190,7 @@ def test_a_watch_that_ends_leaves_nothing_behind(tmp_path, ends):
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     rewriting.lay_out(tmp_path, "deleted and created")
-    before = held()
+    threads, descriptors = held()
     asyncio.run(main())
-    assert held() == before
+    after = held(threads)
+    assert (after[0] - threads, after[1]) == (set(), descriptors)

@@ -81,7 +81,7 @@ VERBS: Mapping[str, Verb] = {
     "doctor": Verb(
         "doctor", "Show what is installed and active, where each value comes from, and what is wrong."
     ),
-    "pack": Verb("pack", "Build a pack archive, or inspect a pack."),
+    "pack": Verb("pack", "Build, inspect, sign, verify and install packs."),
     "schema": Verb("init", "Print the JSON Schema of a document kind.", name="schema"),
     "completion": Verb("group", "Print the shell completion script.", name="completion"),
 }

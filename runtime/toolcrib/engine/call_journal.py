@@ -17,7 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
-from weakref import finalize
+from weakref import finalize, ref
 
 from toolcrib.core.clock import RealClock, parse_duration
 from toolcrib.core.errors import ConfigurationError
@@ -615,6 +615,8 @@ class _Writer:
             writes = [write for write in batch if write is not None]
             if writes:
                 self._commit(writes)
+            # While it waits, the thread keeps nothing of those that it has written for.
+            batch, writes = [], []
         if self._connection is not None:
             self._connection.close()
         self._connection = self._database = None
@@ -684,13 +686,22 @@ def open_journal(
             known.append(load_cipher(outside=workspace if os.path.isdir(workspace) else ""))
         return known[0]
 
+    # The thread of the journal keeps this function, which must not keep the engine: a runtime that nobody closed would
+    # never be collected.
+    find_host = ref(host)
+
     def connect() -> Database:
         address = said.get("store", "") if place is None else str(place)
         if not address.startswith(_SERVER):
             return SQLiteJournal(_journal_file(workspace) if place is None else place)
         from toolcrib.security.journal_postgres import PostgresJournal  # noqa: PLC0415 -- needs an extra
 
-        return PostgresJournal(host.journal_address(address) if place is None else address)
+        if place is None:
+            host = find_host()
+            if host is None:
+                raise UnusableJournal("the runtime of the journal was closed")
+            address = host.journal_address(address)
+        return PostgresJournal(address)
 
     return Journal(
         connect,

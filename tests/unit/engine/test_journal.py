@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import signal
 import sqlite3
+import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -318,20 +321,33 @@ async def test_the_memory_of_a_session_forgets_the_oldest_keys():
         assert await keys.claim(calls[0]) is None
 
 
-async def test_a_call_that_ends_after_its_runtime_was_closed_is_recorded(tmp_path):
+async def test_a_call_that_its_closing_runtime_cancels_is_recorded(tmp_path):
     payments = Payments()
     payments.go_on.clear()
     runtime = opened(tmp_path)
     runtime.add(payments.pay)
     call = asyncio.create_task(runtime.call("pay", {"amount": 3}))
     await payments.entered.wait()
-    await runtime.aclose()
-    payments.go_on.set()
-    await call
+    await runtime.aclose(drain=0)
+    assert (await call).outcome is Outcome.CANCELLED
     entry = await asyncio.to_thread(runtime.journal.get, 1)
     await runtime.aclose()
-    assert (entry.state, entry.outcome) == ("ended", "ok")
+    assert (entry.state, entry.outcome) == ("unknown", "cancelled")
     assert [path.name for path in (tmp_path / "own").iterdir()] == ["journal.sqlite"]
+
+
+async def test_a_runtime_that_nobody_closes_is_collected_with_its_thread(tmp_path):
+    payments, before = Payments(), {*threading.enumerate()}
+    runtime = opened(tmp_path)
+    runtime.add(payments.pay)
+    assert (await runtime.call("pay", {"amount": 3})).outcome is Outcome.OK
+    [writer] = {*threading.enumerate()} - before
+    engine = weakref.ref(runtime._engine)
+    del runtime
+    gc.collect()
+    assert engine() is None
+    writer.join(60)
+    assert not writer.is_alive()
 
 
 async def test_keys_outlast_the_runtime(tmp_path):

@@ -409,7 +409,7 @@ class Approvals:
                     self.take(each.id, context.session)
 
     def _covering(self, call: Call, decision: AccessDecision) -> Iterator[Approval | None]:
-        """The approvals that cover a call; None stands for one that covers any number of calls."""
+        """The approvals that cover a call. None represents an approval without a limit on the number of calls."""
         context, tool = call.context, call.tool
         if decision.code != _BUDGET and not approval_permission(tool.name).isdisjoint(context.grants):
             yield None

@@ -161,7 +161,7 @@ class Journal:
         """An entry.
 
         Raises:
-            JournalError: There is no such entry.
+            JournalError: The entry does not exist.
             UnusableJournal: As for `entries`.
         """
         found: JournalEntry | None = self._read(lambda database: database.get(id))
@@ -191,7 +191,7 @@ class Journal:
             note: Remark of the person.
 
         Raises:
-            JournalError: There is no such entry, or it is not in state `unknown` (`not_unknown`).
+            JournalError: The entry does not exist, or is not in state `unknown` (`not_unknown`).
             UnusableJournal: As for `entries`.
         """
         entry = self.get(id)
@@ -349,7 +349,7 @@ class Journal:
         )
 
     def _stored(self, result: Result, *, secret: bool) -> tuple[str | None, bool]:
-        """The text of a result to keep, and whether it is encrypted; no text if it holds secrets and there is no key."""
+        """The text to keep of a result (None if it contains secrets and no key exists), and whether it is encrypted."""
         if not secret:
             return _encode(_plain(result)), False
         try:

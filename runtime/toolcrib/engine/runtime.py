@@ -487,7 +487,7 @@ class Runtime:
 
         Each call ends with the outcome `cancelled` and the code `cancelled_by_operator`, in the task that awaits it; the
         task itself continues. What the call occupies is released: its connection, its processes, its place in queues.
-        An MCP server is told that the request is cancelled. Code in a thread runs on, and its result is dropped.
+        An MCP server receives a cancellation notice. Code in a thread continues, and its result is discarded.
 
         Example:
             ```python

@@ -817,7 +817,7 @@ class Session:
         """Return the chain of a tool, after listing its server if only that one knows the schema.
 
         Returns:
-            The chain; None if there is no such tool; or the result of a call that was cancelled meanwhile.
+            The chain; None if the tool is unknown; or the result of a call that was cancelled during discovery.
         """
         chain = self._chain(name, context)
         if chain is not None and chain.lasting:

@@ -124,7 +124,7 @@ LAYERS: Final = (
     LayerEntry("journal", _journalled, keeps=True),  # inside `budget`: records only calls that are made
     LayerEntry("retry", _reaching),
     LayerEntry("circuit_breaker", _limited),  # inside `retry`: counts each attempt
-    LayerEntry("attempts", _recorded),  # inside `circuit_breaker`: what it refuses is no attempt
+    LayerEntry("attempts", _recorded),  # inside `circuit_breaker`: a refused call is not an attempt
     LayerEntry("results", trusts=True),  # checks every answer, injected ones too
     LayerEntry("faults", _failing),  # innermost: replaces the tool's own answer, in every mode
 )

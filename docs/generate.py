@@ -793,6 +793,7 @@ FINER_CODES = (
     ("link_refused", "denied", "The link to the next page leads to another origin."),
     ("read_timeout", "timeout", "The server sent nothing for longer than `timeouts.read`."),
     ("rate_limited", "limit_exceeded", "The rate limit does not allow a call before the deadline."),
+    ("too_many_items", "limit_exceeded", "The result has more items than `limits.output_items`."),
     ("response_too_large", "limit_exceeded", "The response is larger than `limits.output_size`."),
     ("headers_too_large", "limit_exceeded", "The headers of the response exceed 64 KiB."),
     (

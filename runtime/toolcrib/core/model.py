@@ -511,6 +511,8 @@ class Limits(NamedTuple):
         input_size: Maximum size of the arguments in bytes of compact JSON, with at most one value per 4 bytes.
         output_size: Maximum size of the result in bytes of compact JSON, with at most one value per 4 bytes. It
             also limits a response while it is read.
+        output_items: Maximum number of items of the result: of its list, of the longest list in its object, or of its
+            content parts; None for unlimited.
         memory: Maximum memory in bytes of a process that runs the tool; None for unlimited.
         cpu_time: Maximum processor time of it in seconds; None for unlimited.
         open_files: Maximum number of files that it has open; None for unlimited.
@@ -532,6 +534,7 @@ class Limits(NamedTuple):
     origin: Bounds = Bounds()
     input_size: int = INPUT_SIZE
     output_size: int = OUTPUT_SIZE
+    output_items: int | None = None
     memory: int | None = None
     cpu_time: float | None = None
     open_files: int | None = None

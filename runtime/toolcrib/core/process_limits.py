@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import NotReady
-from toolcrib.core.model import JSON, Limits, MeasuredUsage, Usage
+from toolcrib.core.limit_reports import limit_details, limit_phrase
+from toolcrib.core.model import JSON, Descriptor, Limits, MeasuredUsage, Usage
 from toolcrib.core.process_tree import children_of, share_of_memory
 from toolcrib.core.text import format_size
 
@@ -126,11 +127,11 @@ class ExceededLimit(NamedTuple):
         """Code of the result: `memory_exceeded`."""
         return f"{self.name}_exceeded"
 
-    def as_json(self) -> dict[str, JSON]:
-        """Return the details of the result: the limit, its value and the measured value."""
-        return {"limit": self.name, self.name: self.value, "measured": self.measured}
+    def details(self, tool: Descriptor) -> dict[str, JSON]:
+        """The details of the result; see `limit_details`."""
+        return limit_details(tool, self.name, self.value, self.measured)
 
-    def __str__(self) -> str:
+    def describe(self, tool: Descriptor) -> str:
         """The end of a sentence: ``used 300MiB of memory, and `limits.memory` is 256MiB``."""
         if self.name == "memory":
             used, limit = f"used {_whole_size(self.measured)} of memory", format_size(int(self.value))
@@ -142,7 +143,7 @@ class ExceededLimit(NamedTuple):
             used, limit = f"opened {int(self.measured)} files", str(int(self.value))
         else:
             used, limit = f"had {int(self.measured)} processes", str(int(self.value))
-        return f"{used}, and `limits.{self.name}` is {limit}"
+        return f"{used}, and {limit_phrase(tool, self.name, limit)}"
 
 
 def exceeded_limit(used: ProcessUsage, limits: ProcessLimits) -> ExceededLimit | None:

@@ -129,10 +129,12 @@ class HTTPError(Exception):
     Attributes:
         fault: The kind of failure.
         sent: Whether any part of the request may have reached the server.
+        measured: Size in bytes of what was too large, as far as it was received; 0 for another failure.
     """
 
-    def __init__(self, fault: HTTPFailure, message: str, *, sent: bool) -> None:
+    def __init__(self, fault: HTTPFailure, message: str, *, sent: bool, measured: int = 0) -> None:
         super().__init__(message)
+        self.measured = measured
         self.fault = fault
         self.message = message
         self.sent = sent

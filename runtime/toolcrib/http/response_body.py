@@ -29,7 +29,7 @@ class ResponseBody:
     def __init__(self, codings: Sequence[str], most: int, announced: int | None = None) -> None:
         self._most = most
         if announced is not None and announced > most:
-            raise self._too_large(f"announces {announced} bytes")
+            raise self._too_large(f"announces {announced} bytes", announced)
         self._taken = 0
         self._held = 0
         self._chunks: list[bytes] = []
@@ -43,7 +43,7 @@ class ResponseBody:
         """
         self._taken += len(chunk)
         if self._taken > self._most:
-            raise self._too_large("is too large")
+            raise self._too_large("is too large", self._taken)
         if self._unzip is None:
             self._chunks.append(chunk)
         elif chunk:
@@ -72,14 +72,14 @@ class ResponseBody:
             ) from None
         self._held += len(plain)
         if self._held > self._most:
-            raise self._too_large("is too large when decompressed")
+            raise self._too_large("is too large when decompressed", self._held)
         if unzip.unused_data:
             raise _surplus(unzip.unused_data)
         self._chunks.append(plain)
 
-    def _too_large(self, what: str) -> HTTPError:
+    def _too_large(self, what: str, measured: int) -> HTTPError:
         message = f"the response {what}; the limit is {self._most} bytes"
-        return HTTPError(HTTPFailure.RESPONSE_TOO_LARGE, message, sent=True)
+        return HTTPError(HTTPFailure.RESPONSE_TOO_LARGE, message, sent=True, measured=measured)
 
 
 def _zipped(codings: Sequence[str]) -> bool:

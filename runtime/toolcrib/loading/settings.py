@@ -214,6 +214,7 @@ def format_limits(limits: Limits) -> dict[str, JSON]:
         "cache": limits.cache,
         "input_size": format_size(limits.input_size),
         "output_size": format_size(limits.output_size),
+        "output_items": limits.output_items,
         "memory": None if limits.memory is None else format_size(limits.memory),
         "cpu_time": None if limits.cpu_time is None else format_duration(limits.cpu_time),
         "open_files": limits.open_files,

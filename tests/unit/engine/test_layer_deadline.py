@@ -57,7 +57,12 @@ def test_without_a_timeout_of_its_own_a_tool_has_thirty_seconds():
 )
 def test_only_a_call_that_can_not_be_repeated_may_have_acted(annotations, may_have_acted):
     error = call(fake(sleeping(60), f"annotations: {annotations}")).error
-    assert error.details == {"timeout": "30s", **({"may_have_acted": True} if may_have_acted else {})}
+    assert error.details == {
+        "limit": "timeout",
+        "value": "30s",
+        "measured": 30.0,
+        **({"may_have_acted": True} if may_have_acted else {}),
+    }
     assert error.retryable is not may_have_acted
 
 

@@ -64,7 +64,12 @@ async def test_the_deadline_ends_what_takes_too_long_and_nothing_was_done(kind, 
     session = failing(ordered(more=more), f"- {{tool: tool, inject: {kind}}}")
     result = await session.call("tool")
     assert (result.outcome, result.usage) == (Outcome.TIMEOUT, (1, 10.0))
-    assert result.error.details == {"timeout": "10s"}
+    assert result.error.details == {
+        "limit": "timeout",
+        "value": "10s",
+        "measured": 10.0,
+        "at": "tools.yaml:5",
+    }
     assert result.error.retryable
     assert told(result)["kind"] == kind
     assert acted(session) == 0

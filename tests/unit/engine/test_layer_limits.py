@@ -204,7 +204,13 @@ def test_a_timeout_names_the_queue_in_which_it_came():
     assert ends(results) == ["ok", "timeout", "timeout"]
     last = results[2]
     assert last.message == "`tool` did not answer within 25s; it waited in the queue of `tool`"
-    assert last.error.details == {"timeout": "25s", "queue": "tool"}
+    assert last.error.details == {
+        "limit": "timeout",
+        "value": "25s",
+        "measured": 25.0,
+        "at": "tools.yaml:3",
+        "queue": "tool",
+    }
     assert last.error.retryable
     assert last.usage == (0, 25.0)
     second = results[1]
@@ -215,7 +221,12 @@ def test_a_timeout_names_the_queue_in_which_it_came():
 def test_a_timeout_names_the_queue_of_the_origin():
     script = Script(takes=40)
     results = gather(reaching(script, "limits: {origin: {concurrency: 1}}", waits=True), "tool", "tool")
-    assert results[1].error.details == {"timeout": "30s", "queue": ORIGIN}
+    assert results[1].error.details == {
+        "limit": "timeout",
+        "value": "30s",
+        "measured": 30.0,
+        "queue": ORIGIN,
+    }
 
 
 def test_a_thousand_cancelled_waiters_leave_nothing():

@@ -14,7 +14,7 @@ from in_memory import fake, loaded, mocked, runtime_of
 from live_tools import API, calling, live_executors, live_tool
 from toolcrib import Outcome, RealClock, Result
 from toolcrib.core.text import compact, format_size, parse_size
-from toolcrib.schema.validation.json_values import count_elements, describe_excess
+from toolcrib.schema.validation.json_values import WITHIN, count_elements, measure_excess
 
 MIB = 1024 * 1024
 ECHO = 'result: "{{ args.x }}"'
@@ -37,8 +37,10 @@ JSON_VALUES = st.recursive(
 @given(JSON_VALUES, st.integers(1, 200))
 def test_a_value_passes_a_limit_by_its_bytes_or_by_its_values(value, limit):
     fits = len(compact(value).encode()) <= limit and count_elements(value, 10**9) * 4 <= limit
-    assert describe_excess(value, 1000, limit) is not None
-    assert bool(describe_excess(value, 1000, limit)) is not fits
+    excess = measure_excess(value, 1000, limit)
+    assert excess is not None
+    assert (excess is WITHIN) is fits
+    assert fits or excess.measured > limit
 
 
 @given(st.integers(1, 10**8))
@@ -50,9 +52,14 @@ def test_arguments_that_are_too_large_end_the_call_before_any_attempt():
     result = call(echo("{input_size: 1KiB}"), {"x": "y" * 1100})
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "arguments_too_large")
     assert result.message == (
-        "the arguments of `tool` are too large: 1,108 bytes, and `limits.input_size` is 1KiB; send less"
+        "the arguments of `tool` are too large: 1,108 bytes, and `limits.input_size` is 1KiB (tools.yaml:4); send less"
     )
-    assert result.error.details == {"limit": 1024}
+    assert result.error.details == {
+        "limit": "input_size",
+        "value": 1024,
+        "measured": 1108,
+        "at": "tools.yaml:4",
+    }
     assert result.usage.attempts == 0
 
 
@@ -67,7 +74,8 @@ def test_there_may_be_a_value_for_every_four_bytes():
     few, many = [1] * 254, [1] * 255
     assert call(echo("{input_size: 1KiB}"), {"x": few}).value == few
     result = call(echo("{input_size: 1KiB}"), {"x": many})
-    assert "257 values, and `limits.input_size` is 1KiB" in result.message
+    assert "257 values, and `limits.input_size` is 1KiB (tools.yaml:4)" in result.message
+    assert result.error.details["measured"] == 257 * 4
 
 
 def test_without_a_word_arguments_may_have_four_mebibytes_and_results_sixteen():
@@ -99,8 +107,12 @@ def test_a_mocked_result_that_is_too_large_is_refused(block, read_only):
     more = f"limits: {{output_size: 1KiB}}\nannotations: {{read_only: {str(read_only).lower()}}}"
     result = call(runtime_of(mocked(block, more=more)), {"x": "y" * 1100})
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "result_too_large")
-    assert "`limits.output_size` is 1KiB; ask for less" in result.message
-    assert result.error.details == {"limit": 1024, **({} if read_only else {"may_have_acted": True})}
+    assert "`limits.output_size` is 1KiB (tools.yaml:" in result.message
+    details = dict(result.error.details)
+    assert details.pop("at").startswith("tools.yaml:")
+    assert details.pop("measured") > 1100
+    acted = {} if read_only else {"may_have_acted": True}
+    assert details == {"limit": "output_size", "value": 1024, **acted}
     assert result.value is None
 
 
@@ -116,7 +128,9 @@ async def test_an_answer_over_http_is_read_no_further_than_its_limit():
     async with calling(text, answering_json("y" * 1100)) as (runtime, _server):
         result = await runtime.call("tool", {})
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "response_too_large")
-    assert "raise `limits.output_size`" in result.message
+    assert "`limits.output_size` is 1KiB (tools.yaml:" in result.message
+    details = result.error.details
+    assert (details["limit"], details["value"], details["measured"]) == ("output_size", 1024, 1102)
 
 
 async def test_a_large_answer_over_http_is_judged_like_a_small_one():
@@ -214,3 +228,49 @@ def test_a_deadline_ends_a_call_whose_large_answer_is_being_judged():
 
     more = "timeout: 1ms\noutput_schema: {items: {type: integer}}"
     assert call(fake(answer, more, clock=RealClock())).outcome is Outcome.TIMEOUT
+
+
+ITEMS = {
+    "a list": ("[1, 2, 3]", 3),
+    "the longest list of an object": ("{a: [1], b: [1, 2, 3], c: {d: [1, 2, 3, 4, 5]}}", 3),
+    "a text": ("abcdefgh", 0),
+    "an object without a list": ("{a: 1, b: 2, c: 3, d: 4}", 0),
+}
+
+
+@pytest.mark.parametrize(("value", "items"), ITEMS.values(), ids=ITEMS)
+@pytest.mark.parametrize(
+    "form", ["result: {}", "rules: [{{reply: {{result: {}}}}}]", "result: {}\nlatency: 1ms"]
+)
+def test_the_items_of_a_result_are_its_list_or_the_longest_list_of_its_object(value, items, form):
+    for most in (0, 2, 3):
+        result = call(runtime_of(mocked(form.format(value), more=f"limits: {{output_items: {most}}}")))
+        if items <= most:
+            assert result.outcome is Outcome.OK
+            continue
+        assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "too_many_items")
+        place = result.error.details["at"]
+        assert result.message == (
+            f"the result of `tool` has too many items: {items}, and `limits.output_items` is {most} ({place}); "
+            "ask for less"
+        )
+        assert result.error.details == {
+            "limit": "output_items",
+            "value": most,
+            "measured": items,
+            "at": place,
+            "may_have_acted": True,
+        }
+
+
+def test_content_parts_are_items_too():
+    parts = "content: [{type: text, text: a}, {type: text, text: b}]"
+    result = call(runtime_of(mocked(f"result: 1\n{parts}", more="limits: {output_items: 1}")))
+    assert (result.error.code, result.error.details["measured"]) == ("too_many_items", 2)
+
+
+async def test_the_items_of_an_answer_over_http_are_counted():
+    text = live_tool(f"url: {API}/x", more="limits: {output_items: 2}")
+    async with calling(text, answering_json({"items": [1, 2, 3]})) as (runtime, _server):
+        result = await runtime.call("tool", {})
+    assert (result.error.code, result.error.details["measured"]) == ("too_many_items", 3)

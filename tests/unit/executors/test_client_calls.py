@@ -309,7 +309,7 @@ async def test_a_call_that_waits_for_ever_ends_with_its_time():
         await call.context.session.clock.sleep(float("inf"))
 
     result = await tools("{timeout: 1s}", client=client).call("locate", {})
-    assert (result.outcome, result.error.details["timeout"]) == (Outcome.TIMEOUT, "1s")
+    assert (result.outcome, result.error.details["value"]) == (Outcome.TIMEOUT, "1s")
 
 
 async def test_cancelling_a_call_cancels_its_client():

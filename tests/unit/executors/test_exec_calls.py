@@ -267,7 +267,7 @@ def test_a_program_that_lies_about_its_memory_is_measured():
     result = limited([*PYTHON, lying], limits={"memory": "64MiB"})
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "memory_exceeded")
     details = result.error.details
-    assert (details["limit"], details["memory"], details["may_have_acted"]) == ("memory", 64 << 20, True)
+    assert (details["limit"], details["value"], details["may_have_acted"]) == ("memory", 64 << 20, True)
     assert details["measured"] > 64 << 20
     assert result.usage.memory >= details["measured"]
 

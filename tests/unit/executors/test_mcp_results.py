@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.core.model import Content, Outcome
+from toolcrib.core.model import Content, Descriptor, Outcome
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.wrapped_results import unwrapped_schema
 from toolcrib.executors.mcp.remote_tool import result_of
@@ -24,6 +24,7 @@ from toolcrib.servers.mcp.tool_list import approximate_size
 from toolcrib.servers.mcp.transports import LinkTrouble
 
 ASKED = CallTarget(Server("shop"), "buy", "shop__buy", repeatable=False)
+TOOL = Descriptor("shop__buy")
 READS = ASKED._replace(repeatable=True)
 CATALOGUE = Catalogue("shop", {"buy": {"name": "buy"}, "sell": {"name": "sell"}})
 OBJECT = {"type": "object"}
@@ -32,7 +33,9 @@ IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 
 
 def of(*content, schema=None, asked=ASKED, catalogue=CATALOGUE, **members):
-    return result_of({"content": [*content], **members}, asked, schema, catalogue, str)
+    return result_of(
+        {"content": [*content], **members}, asked, TOOL._replace(output_schema=schema), catalogue, str
+    )
 
 
 def text(said):
@@ -253,8 +256,8 @@ def test_what_is_no_text_is_content_in_order():
 
 
 def test_content_may_be_missing_beside_structured_content():
-    assert result_of({"structuredContent": [1]}, ASKED, None, CATALOGUE, str).value == [1]
-    assert result_of({"structuredContent": None, "content": []}, ASKED, None, CATALOGUE, str).value is None
+    assert result_of({"structuredContent": [1]}, ASKED, TOOL, CATALOGUE, str).value == [1]
+    assert result_of({"structuredContent": None, "content": []}, ASKED, TOOL, CATALOGUE, str).value is None
 
 
 def test_a_result_of_the_modern_era_need_not_say_that_it_is_complete():
@@ -294,7 +297,7 @@ def test_a_result_of_the_modern_era_need_not_say_that_it_is_complete():
 )
 def test_what_is_no_answer_of_the_protocol_is_told(raw, why):
     with pytest.raises(InvalidAnswer) as error:
-        result_of(raw, ASKED, None, CATALOGUE, str)
+        result_of(raw, ASKED, TOOL, CATALOGUE, str)
     assert (error.value.message, error.value.raw) == (why, raw)
 
 
@@ -376,11 +379,14 @@ def test_other_invalid_params_are_the_tools_own_failure():
 def test_an_answer_that_is_too_large_is_refused():
     result = of(text("x" * (16 * 1024 * 1024 + 1)))
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "too_large")
-    assert (
-        result.message
-        == "`shop__buy`: the response of the server `shop` exceeds 16MiB (`limits.output_size`); request less data"
+    size = 16 * 1024 * 1024 + 1
+    assert result.message == (
+        f"`shop__buy`: the response of the server `shop` is too large: at least {result.error.details['measured']:,} "
+        "bytes, and `limits.output_size` is 16MiB; request less data"
     )
-    assert result.error.details == {"may_have_acted": True}
+    assert result.error.details["measured"] >= size
+    assert (result.error.details["limit"], result.error.details["value"]) == ("output_size", size - 1)
+    assert result.error.details["may_have_acted"] is True
 
 
 @pytest.mark.parametrize(
@@ -479,7 +485,7 @@ def test_a_value_weighs_about_what_its_json_does(value):
 def test_whatever_a_server_answers_ends_in_a_result_or_is_told_as_garbled(content, structured):
     raw = {"content": content, "structuredContent": structured}
     try:
-        result = result_of(raw, ASKED, {"type": "object"}, CATALOGUE, str)
+        result = result_of(raw, ASKED, TOOL._replace(output_schema={"type": "object"}), CATALOGUE, str)
     except InvalidAnswer:
         pass
     else:

@@ -122,7 +122,14 @@ def test_a_deadline_within_a_wait_cancels_the_function(annotations, acted):
 
     result = call(endless, clock=VirtualClock())
     assert (result.outcome, ended) == (Outcome.TIMEOUT, [5.0])
-    assert result.error.details == {"timeout": "5s", **({"may_have_acted": True} if acted else {})}
+    details = dict(result.error.details)
+    assert details.pop("at").startswith(__file__)
+    assert details == {
+        "limit": "timeout",
+        "value": "5s",
+        "measured": 5.0,
+        **({"may_have_acted": True} if acted else {}),
+    }
 
 
 def test_a_function_that_takes_exactly_its_time_is_in_time():

@@ -94,7 +94,7 @@ def test_limits_end_a_worker_with_all_its_processes(module, tmp_path, function, 
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, code)
     [name] = limits
     assert result.error.details["limit"] == name
-    assert result.error.details["measured"] > result.error.details[name]
+    assert result.error.details["measured"] > result.error.details["value"]
 
 
 def test_a_worker_with_limits_is_measured(module, tmp_path):

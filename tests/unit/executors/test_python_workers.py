@@ -605,9 +605,9 @@ def test_a_memory_limit_ends_the_worker_and_tells_what_it_used(module):
     modest, result = asyncio.run(calls())
     assert modest.value == 1
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "memory_exceeded")
-    assert "and `limits.memory` is 200MiB; it was terminated" in result.message
+    assert "and `limits.memory` is 200MiB (tools.yaml:3); it was terminated" in result.message
     details = result.error.details
-    assert (details["limit"], details["memory"], details["may_have_acted"]) == ("memory", 200 << 20, True)
+    assert (details["limit"], details["value"], details["may_have_acted"]) == ("memory", 200 << 20, True)
     assert details["measured"] > 200 << 20
 
 

@@ -33,6 +33,7 @@ SAID = [
     ("{cache: 0}", {"cache": 0}),
     ("{input_size: 64KiB}", {"input_size": 65_536}),
     ("{output_size: 500}", {"output_size": 500}),
+    ("{output_items: 0}", {"output_items": 0}),
     ("{origin: {concurrency: 20}}", {"origin": Bounds(None, 20)}),
     (
         "{origin: {rate: 600/1m, concurrency: 20, queue: 100}}",
@@ -56,6 +57,7 @@ WRONG = [
     ("{attempts: 0}", "/limits/attempts", "wrong_value"),
     ("{input_size: 0}", "/limits/input_size", "wrong_value"),
     ("{output_size: much}", "/limits/output_size", "wrong_form"),
+    ("{output_items: -1}", "/limits/output_items", "wrong_value"),
     ("{attempts: 11}", "/limits/attempts", "wrong_value"),
     ("{attempts: many}", "/limits/attempts", "wrong_type"),
     ("{backoff: {first: 20s}}", "/limits/backoff", "out_of_range"),

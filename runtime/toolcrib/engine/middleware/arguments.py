@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from toolcrib.core.limit_reports import limit_details, limit_phrase
 from toolcrib.core.model import ANSWERS, JSON, Call, Descriptor, Outcome, Result, Schema, as_result
 from toolcrib.core.protocols import BoundTool
 from toolcrib.core.subschemas import cached_per_schema
@@ -14,9 +15,11 @@ from toolcrib.engine.middleware.call_failures import mask_violation, without_att
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, never_waits, off_loop
 from toolcrib.schema.validation import Validator, Violation, ViolationReport, as_json, compile_defaults
 from toolcrib.schema.validation.json_values import (
+    WITHIN,
+    ExcessSize,
     budget_for_bytes,
-    describe_excess,
     is_large,
+    measure_excess,
     remaining_budget,
 )
 from toolcrib.schema.validation.validator import MOST
@@ -58,12 +61,12 @@ class ArgumentCheck:
         """
         tool, validator = call.tool, self._validator
         given: JSON = call.arguments
-        too_much = describe_excess(given, DEPTH, tool.limits.input_size)
+        too_much = measure_excess(given, DEPTH, tool.limits.input_size)
         fault = None
         if too_much is None:  # not plain JSON, such as subclasses of dict and list
             given, fault = as_json(given, depth=DEPTH)
-            too_much = describe_excess(given, DEPTH, tool.limits.input_size) if fault is None else None
-        if too_much:
+            too_much = measure_excess(given, DEPTH, tool.limits.input_size) if fault is None else None
+        if too_much is not None and too_much is not WITHIN:
             return _too_large(tool, too_much)
         if fault is not None:
             return invalid_arguments(tool, ViolationReport([mask_violation(fault, validator)]))
@@ -132,14 +135,15 @@ def _shown(repair: Repair) -> dict[str, JSON]:
     return {"pointer": repair.pointer, "kind": repair.kind, "before": repair.before, "after": repair.after}
 
 
-def _too_large(tool: Descriptor, too_much: str) -> Result:
-    limit = format_size(tool.limits.input_size)
+def _too_large(tool: Descriptor, too_much: ExcessSize) -> Result:
+    most = tool.limits.input_size
+    limit = limit_phrase(tool, "input_size", format_size(most))
     return without_attempts(
         Result.failed(
             Outcome.LIMIT_EXCEEDED,
-            f"the arguments of `{tool.name}` are too large: {too_much}, and `limits.input_size` is {limit}; send less",
+            f"the arguments of `{tool.name}` are too large: {too_much.text}, and {limit}; send less",
             code="arguments_too_large",
-            details={"limit": tool.limits.input_size},
+            details=limit_details(tool, "input_size", most, too_much.measured),
         )
     )
 

@@ -7,6 +7,7 @@ from inspect import iscoroutinefunction
 
 from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.clock import format_duration
+from toolcrib.core.limit_reports import limit_details
 from toolcrib.core.model import ANSWERS, Call, Outcome, Result, Usage
 from toolcrib.engine.middleware.call_failures import may_have_acted, without_attempts
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link
@@ -39,20 +40,22 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
             # The tool itself may raise TimeoutError; that is an error of the tool, not the deadline.
             if not timer.expired():
                 raise
-            return _late(call, seconds, progress_of(call.id))
+            return _late(call, seconds, clock.monotonic() - began, progress_of(call.id))
 
     return deadline
 
 
-def _late(call: Call, seconds: float, given: CallProgress) -> Result:
+def _late(call: Call, seconds: float, elapsed: float, given: CallProgress) -> Result:
     acted = bool(given.attempts) and given.reached and may_have_acted(call.tool)
     text = format_duration(seconds)
+    # Where a descriptor writes its own timeout is no news; a project or profile may be.
+    place = call.tool.origin.settings.get("timeout")
     queued = f"; it waited in the queue of `{given.queue}`" if given.queue else ""
     late = Result.failed(
         Outcome.TIMEOUT,
-        f"`{call.tool.name}` did not answer within {text}{queued}",
+        f"`{call.tool.name}` did not answer within {text}{f' ({place})' if place else ''}{queued}",
         details={
-            "timeout": text,
+            **limit_details(call.tool, "timeout", text, round(elapsed, 3)),
             **({"queue": given.queue} if queued else {}),
             **({"may_have_acted": True} if acted else {}),
         },

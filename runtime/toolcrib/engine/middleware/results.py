@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Any
 
+from toolcrib.core.limit_reports import limit_details, limit_phrase
 from toolcrib.core.model import (
     ANSWERS,
     JSON,
@@ -26,9 +28,11 @@ from toolcrib.schema.validation.json_values import (
     ALIEN,
     DEPTH,
     SMALL,
+    WITHIN,
+    ExcessSize,
     budget_for_bytes,
-    describe_excess,
     is_large,
+    measure_excess,
     remaining_budget,
 )
 from toolcrib.schema.validation.validator import MOST
@@ -47,7 +51,7 @@ def layer(context: LayerContext, call_next: Link) -> Link:
     """Build the layer of a tool. The results of a deprecated tool carry `meta.deprecated`."""
     tool = context.tool
     validator = _validator(tool.output_schema)
-    judge, is_sync = validator.judge, context.answer_now is not None
+    judge, is_sync = _judge(tool, validator), context.answer_now is not None
 
     @never_waits
     def results(call: Call) -> Answer | Awaitable[Answer]:
@@ -75,6 +79,12 @@ def layer(context: LayerContext, call_next: Link) -> Link:
         return check()
 
     return _deprecating(tool, results) if tool.deprecated else results
+
+
+def _judge(tool: Descriptor, validator: Validator) -> Callable[[JSON], bool]:
+    """Whether a value that fits the size limit is a valid result."""
+    most, judge = tool.limits.output_items, validator.judge
+    return judge if most is None else lambda value: count_items(value) <= most and judge(value)
 
 
 def _deprecating(tool: Descriptor, results: Link) -> Link:
@@ -107,15 +117,17 @@ def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator,
         return result
     value, limit = result.value, tool.limits.output_size
     fits = SMALL - left <= budget_for_bytes(limit) if left >= 0 else False
-    too_much = "" if fits else describe_excess([value, parts], DEPTH + 1, limit)
+    too_much = WITHIN if fits else measure_excess([value, parts], DEPTH + 1, limit)
     if too_much is None:  # not plain JSON, such as subclasses of dict and list
         result = _plain(call, result, parts, validator)
         if result.outcome is not Outcome.OK:
             return result
         value = result.value
-        too_much = describe_excess([value, parts], DEPTH + 1, limit)
-    if too_much:
+        too_much = measure_excess([value, parts], DEPTH + 1, limit)
+    if too_much is not None and too_much is not WITHIN:
         return _too_large(call, result, too_much)
+    if tool.limits.output_items is not None and count_items(value, parts) > tool.limits.output_items:
+        return _too_many_items(call, result, count_items(value, parts), tool.limits.output_items)
     if validator.judge(value):
         return result
     seen = _seen(call)
@@ -143,19 +155,38 @@ def _plain(call: Call, result: Result, parts: list[JSON], validator: Validator) 
     return result._replace(value=value)
 
 
-def _too_large(call: Call, result: Result, too_much: str) -> Result:
-    tool, limit = call.tool, call.tool.limits.output_size
-    details: dict[str, JSON] = {"limit": limit}
-    if may_have_acted(tool):
-        details["may_have_acted"] = True
+def _too_large(call: Call, result: Result, too_much: ExcessSize) -> Result:
+    tool, most = call.tool, call.tool.limits.output_size
+    limit = limit_phrase(tool, "output_size", format_size(most))
     refused = Result.failed(
         Outcome.LIMIT_EXCEEDED,
-        f"the result of `{tool.name}` is too large: {too_much}, and `limits.output_size` is {format_size(limit)}; "
-        "ask for less",
+        f"the result of `{tool.name}` is too large: {too_much.text}, and {limit}; ask for less",
         code="result_too_large",
-        details=details,
+        details=limit_details(tool, "output_size", most, too_much.measured) | _acted(tool),
     )
     return refused._replace(meta=result.meta, usage=result.usage)
+
+
+def _too_many_items(call: Call, result: Result, items: int, most: int) -> Result:
+    tool = call.tool
+    limit = limit_phrase(tool, "output_items", f"{most:,}")
+    refused = Result.failed(
+        Outcome.LIMIT_EXCEEDED,
+        f"the result of `{tool.name}` has too many items: {items:,}, and {limit}; ask for less",
+        code="too_many_items",
+        details=limit_details(tool, "output_items", most, items) | _acted(tool),
+    )
+    return refused._replace(meta=result.meta, usage=result.usage)
+
+
+def _acted(tool: Descriptor) -> dict[str, JSON]:
+    return {"may_have_acted": True} if may_have_acted(tool) else {}
+
+
+def count_items(value: JSON, parts: Sequence[JSON] = ()) -> int:
+    """The number of items of a result: of its list, of the longest list in its object, or of its content parts."""
+    lists: list[Any] = [value, *(value.values() if isinstance(value, dict) else ())]
+    return max(len(parts), *(len(each) for each in lists if isinstance(each, list)), 0)
 
 
 def _unreportable(call: Call, result: Result, fault: Violation) -> Result:

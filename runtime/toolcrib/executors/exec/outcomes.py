@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from toolcrib.core.child_process import ChildProcess
+from toolcrib.core.limit_reports import limit_details, limit_phrase
 from toolcrib.core.model import JSON, Descriptor, Outcome, Result, Usage
 from toolcrib.core.process_limits import ExceededLimit, ProcessUsage
 from toolcrib.core.text import format_size
@@ -95,20 +96,21 @@ def exceeded_result(text: ProgramText, tool: Descriptor, limit: ExceededLimit) -
     """The result of a call whose program exceeded a limit of its process."""
     return Result.failed(
         Outcome.LIMIT_EXCEEDED,
-        f"`{text.name}` {limit}; it was terminated",
+        f"`{text.name}` {limit.describe(tool)}; it was terminated",
         code=limit.code,
-        details={**limit.as_json(), **acted(tool)},
+        details={**limit.details(tool), **acted(tool)},
     )
 
 
 def too_large_result(text: ProgramText, tool: Descriptor, size: int) -> Result:
     """The result of a call whose program wrote more than a result may have."""
     most = tool.limits.output_size
+    limit = limit_phrase(tool, "output_size", format_size(most))
     return Result.failed(
         Outcome.LIMIT_EXCEEDED,
-        f"`{text.name}` wrote more than {format_size(most)} to its stdout (`limits.output_size`); it was terminated",
+        f"`{text.name}` wrote {size:,} bytes to its stdout, and {limit}; it was terminated",
         code="result_too_large",
-        details={"limit": "output_size", "output_size": most, "measured": size, **acted(tool)},
+        details={**limit_details(tool, "output_size", most, size), **acted(tool)},
     )
 
 

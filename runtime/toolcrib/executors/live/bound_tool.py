@@ -13,7 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from toolcrib.core.clock import parse_duration, run_in_thread
+from toolcrib.core.limit_reports import limit_details, limit_phrase
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.core.text import format_size
 from toolcrib.executors.live.cross_checks import is_repeatable
 from toolcrib.executors.live.dry_run import CallSecrets, plan_of, request_lines, response_lines
 from toolcrib.executors.live.pagination import Pages
@@ -407,7 +409,13 @@ class HTTPExchange:
         if outcome is Outcome.UNKNOWN_OUTCOME:
             message += "; the request was sent, so it may have acted"
         if fault is HTTPFailure.RESPONSE_TOO_LARGE:
-            message += "; request less data, or raise `limits.output_size`"
+            tool = call.tool
+            limit = limit_phrase(tool, "output_size", format_size(tool.limits.output_size))
+            message += f"; {limit}; request less data"
+            details = {
+                **limit_details(tool, "output_size", tool.limits.output_size, error.measured),
+                **details,
+            }
         # Retrying is left to the retry layer, which knows the attempts and the deadline.
         retryable = not acted and fault not in _UNREADABLE and fault not in _LASTING
         return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)

@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.core.clock import run_in_thread
+from toolcrib.core.limit_reports import limit_details, limit_phrase
 from toolcrib.core.model import (
     JSON,
     NOTHING,
-    OUTPUT_SIZE,
     Call,
     CallContext,
     Content,
@@ -78,28 +78,27 @@ def _judge(schema: Schema | None) -> Callable[[JSON], bool]:
 def result_of(
     raw: dict[str, Any],
     target: CallTarget,
-    schema: Schema | None,
+    tool: Descriptor,
     catalogue: Catalogue,
     hide: Callable[[str], str],
-    *,
-    most: int = OUTPUT_SIZE,
 ) -> Result:
     """The result of a call. The caller masks secrets in it, except in error texts, which are masked here.
 
     Args:
         raw: The response as received.
         target: The tool.
-        schema: The active output schema; None for none.
+        tool: Its descriptor, with the active output schema and the size limit of results.
         catalogue: The catalogue of the server.
         hide: Masks secrets in a text.
-        most: Approximate size limit in bytes: the length of all texts, plus a few bytes for each other value.
 
     Raises:
         InvalidAnswer: The response violates the protocol.
     """
+    schema, most = tool.output_schema, tool.limits.output_size
     # Checked first, so that a huge response is not copied into parts, masked or validated.
-    if approximate_size(raw, most) > most:
-        return _too_large(target, most)
+    size = approximate_size(raw, most)
+    if size > most:
+        return _too_large(target, tool, size)
     content = _content_of(raw)
     failed = raw.get("isError")
     structured = raw.get("structuredContent")
@@ -143,13 +142,16 @@ def _plain_text(part: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _too_large(target: CallTarget, most: int) -> Result:
+def _too_large(target: CallTarget, tool: Descriptor, size: int) -> Result:
+    most = tool.limits.output_size
+    limit = limit_phrase(tool, "output_size", format_size(most))
     return Result.failed(
         Outcome.LIMIT_EXCEEDED,
-        f"`{target.name}`: the response of the server `{target.server.name}` exceeds "
-        f"{format_size(most)} (`limits.output_size`); request less data",
+        f"`{target.name}`: the response of the server `{target.server.name}` is too large: at least {size:,} bytes, "
+        f"and {limit}; request less data",
         code="too_large",
-        details={} if target.repeatable else {"may_have_acted": True},
+        details=limit_details(tool, "output_size", most, size)
+        | ({} if target.repeatable else {"may_have_acted": True}),
     )
 
 
@@ -393,8 +395,15 @@ class BoundMcp:
                 except ConnectionLoss as error:
                     # A call that was begun may have acted: only the engine's retry policy may repeat it.
                     if last or error.begun or connection.alive:
-                        return failures.result_of_lost_connection(self._target, error)
+                        return self._lost(error)
         raise AssertionError("the second turn returns")
+
+    def _lost(self, error: ConnectionLoss) -> Result:
+        result, trouble = failures.result_of_lost_connection(self._target, error), error.trouble
+        if trouble is None or not trouble.measured or result.error is None:
+            return result
+        limit = limit_details(self._tool, "output_size", self._tool.limits.output_size, trouble.measured)
+        return result._replace(error=result.error._replace(details={**limit, **result.error.details}))
 
     async def _answer(self, connection: ServerConnection, call: Call, arguments: dict[str, JSON]) -> Result:
         """The result of a call on one connection.
@@ -419,9 +428,7 @@ class BoundMcp:
                 annotate=call.context.annotate,
             )
             hide = self._secrets.hide_in_text
-            make = partial(
-                result_of, raw, target, self._tool.output_schema, connection.catalogue, hide, most=most
-            )
+            make = partial(result_of, raw, target, self._tool, connection.catalogue, hide)
             # Parsing and validating a large response would block the event loop.
             large = approximate_size(raw, SMALL) > SMALL
             result = await run_in_thread(call.context.session.clock, make) if large else make()

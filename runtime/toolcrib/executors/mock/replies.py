@@ -28,7 +28,13 @@ from toolcrib.expressions import (
     copy_value,
 )
 from toolcrib.schema.validation import NotJSONError, unshared_copy
-from toolcrib.schema.validation.json_values import SMALL, budget_for_bytes, describe_excess, remaining_budget
+from toolcrib.schema.validation.json_values import (
+    SMALL,
+    WITHIN,
+    budget_for_bytes,
+    measure_excess,
+    remaining_budget,
+)
 from toolcrib.simulation.error_reply import compile_error
 from toolcrib.simulation.latency import Latency, compile_latency
 
@@ -370,7 +376,7 @@ def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
     fresh = compile_copier(value)
 
     def prepare(*, alone: bool) -> ValueFunction:  # noqa: ARG001 -- it reads neither
-        if describe_excess(value, RESULT_DEPTH, tool.limits.output_size):
+        if measure_excess(value, RESULT_DEPTH, tool.limits.output_size) != WITHIN:
             raise NotJSONError
         make = compile_copier(unshared_copy(value, RESULT_DEPTH))
         return lambda _read: make()

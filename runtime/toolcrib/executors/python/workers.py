@@ -17,6 +17,7 @@ from toolcrib.core.child_process import ChildProcess, inherited_environment
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import ConfigurationError, DocumentError, NotReady
 from toolcrib.core.hooks import import_folders
+from toolcrib.core.limit_reports import limit_details, limit_phrase
 from toolcrib.core.model import (
     JSON,
     Call,
@@ -131,7 +132,7 @@ class WorkerExceeded(WorkerFailure):
     """
 
     def __init__(self, limit: ExceededLimit) -> None:
-        super().__init__(str(limit), kind=limit.code)
+        super().__init__("exceeded a limit", kind=limit.code)
         self.limit = limit
 
 
@@ -623,12 +624,14 @@ class BoundWorker:
     def _failed(self, error: WorkerFailure, *, sent: bool) -> Result:
         name = self.tool.name
         acted: dict[str, JSON] = {"may_have_acted": True} if sent and not self.repeatable else {}
-        message = f"the worker process of `{name}` {error.message}"
         if isinstance(error, WorkerExceeded):
-            details: dict[str, JSON] = {**error.limit.as_json(), **acted}
             return Result.failed(
-                Outcome.LIMIT_EXCEEDED, f"{message}; it was terminated", code=error.code, details=details
+                Outcome.LIMIT_EXCEEDED,
+                f"the worker process of `{name}` {error.limit.describe(self.tool)}; it was terminated",
+                code=error.code,
+                details={**error.limit.details(self.tool), **acted},
             )
+        message = f"the worker process of `{name}` {error.message}"
         if sent:
             message += " during the call"
             if acted:
@@ -649,9 +652,15 @@ class BoundWorker:
         if kind == "cancelled":
             return Result.failed(Outcome.CANCELLED, f"`{name}` cancelled itself")
         if kind == "too_large":
-            limit = format_size(self.tool.limits.output_size)
-            message = f"the result of `{name}` is too large: {rest[0]:,} bytes of JSON, and `limits.output_size` is {limit}"
-            return Result.failed(Outcome.LIMIT_EXCEEDED, message, code="result_too_large")
+            most = self.tool.limits.output_size
+            limit = limit_phrase(self.tool, "output_size", format_size(most))
+            return Result.failed(
+                Outcome.LIMIT_EXCEEDED,
+                f"the result of `{name}` is too large: {rest[0]:,} bytes, and {limit}; ask for less",
+                code="result_too_large",
+                details=limit_details(self.tool, "output_size", most, rest[0])
+                | ({} if self.repeatable else {"may_have_acted": True}),
+            )
         error, text, trace = rest
         _log.warning("`%s` raised an exception in its worker process\n%s", name, trace.rstrip())
         hidden = Redactor(call.arguments, call.tool.input_schema).hide_in_text(text) or error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from toolcrib.core.model import JSON
 from toolcrib.core.subschemas import Path
@@ -359,17 +359,34 @@ def count_elements(value: JSON, most: int) -> int:
     return total
 
 
-def describe_excess(value: JSON, depth: int, limit: int) -> str | None:
-    """How a value exceeds a limit, such as `5,242,880 bytes`; empty if it does not, None if it is not JSON."""
+class ExcessSize(NamedTuple):
+    """How far a value exceeds a size limit.
+
+    Attributes:
+        measured: Its bytes of compact JSON; for a value that is not written any more, a number that it surely exceeds.
+            If its values exceed the limit, 4 for each.
+        text: The same for people: `5,242,880 bytes`.
+    """
+
+    measured: int
+    text: str
+
+
+WITHIN: Final = ExcessSize(0, "")
+"""The excess of a value that does not exceed its limit."""
+
+
+def measure_excess(value: JSON, depth: int, limit: int) -> ExcessSize | None:
+    """How far a value exceeds a limit in bytes; `WITHIN` if it does not, None if it is not JSON."""
     left = remaining_budget(value, depth, 2 * limit)
     if left == ALIEN:
         return None
     if 2 * limit - left <= budget_for_bytes(limit, most=limit):
-        return ""
+        return WITHIN
     if left < 0:  # its characters or its values alone exceed the limit
-        return f"more than {format_size(limit)}"
+        return ExcessSize(limit + 1, f"more than {format_size(limit)}")
     size = len(compact(value).encode())
     if size > limit:
-        return f"{size:,} bytes"
+        return ExcessSize(size, f"{size:,} bytes")
     values = count_elements(value, limit) if 2 * limit - left >= limit - _ELEMENT else 0
-    return f"{values:,} values" if values * _ELEMENT > limit else ""
+    return ExcessSize(values * _ELEMENT, f"{values:,} values") if values * _ELEMENT > limit else WITHIN

@@ -777,7 +777,7 @@ class EventStreamBody(httpx2.AsyncByteStream):
         self._over = True
         if self._exchange is not None and self._exchange.given_up:
             return _event_of(self._exchange.error(error.message))
-        self._note(LinkTrouble(error.fault.value, error.message))
+        self._note(LinkTrouble(error.fault.value, error.message, measured=error.measured))
         raise httpx2.ReadError(error.message) from None
 
     def _replaced(self, trouble: LinkTrouble) -> bytes:

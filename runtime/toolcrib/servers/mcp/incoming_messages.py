@@ -335,7 +335,7 @@ def trouble_of_oversized(server: str, message: OversizedMessage, what: str, coun
     _log.log(level, "the server `%s` sent %s %s, which was discarded", server, what, size)
     fault = f"the server sent {what} {size}"
     if count <= 1:
-        return LinkTrouble("too_large", fault)
+        return LinkTrouble("too_large", fault, measured=message.limit + 1)
     fault += f" without an `id` in its first {format_size(HEAD)}, while {count} requests waited"
     return LinkTrouble("unidentified_response", fault)
 

@@ -55,11 +55,13 @@ class LinkTrouble(NamedTuple):
         message: What happened. It contains no secrets, and no text of the server except the target of a
             redirect and a duplicate key.
         hint: How to fix it; empty for no hint.
+        measured: Bytes that were received of a response that is too large; 0 for any other trouble.
     """
 
     code: str
     message: str
     hint: str = ""
+    measured: int = 0
 
 
 HEAD = 64 * 1024

@@ -132,7 +132,7 @@ class WorkerExceeded(WorkerFailure):
     """
 
     def __init__(self, limit: ExceededLimit) -> None:
-        super().__init__("exceeded a limit", kind=limit.code)
+        super().__init__(limit.code, kind=limit.code)
         self.limit = limit
 
 

@@ -79,6 +79,9 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("journal", "export"),
         ("journal", "resolve", "1", "--acted"),
     ],
+    "stats": [("stats",), ("stats", "--list")],
+    "top": [("top",)],
+    "cancel": [("cancel", "--all")],
     "trust": [
         ("trust", "--dry-run"),
         ("trust", "--dry-run", "--json"),

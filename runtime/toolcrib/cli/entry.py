@@ -71,6 +71,9 @@ VERBS: Mapping[str, Verb] = {
     "export": Verb("export", "Export tools and prompts to other formats: descriptor files, a PromptPack."),
     "stubs": Verb("stubs", "Write a typed Python module for the tools."),
     "serve": Verb("serve", "Serve the tools to other programs."),
+    "stats": Verb("stats", "Show the calls that a served runtime has made: counts, failures, durations."),
+    "top": Verb("top", "Show the running calls and the rates of a served runtime, live."),
+    "cancel": Verb("stats", "Cancel running calls of a served runtime.", name="cancel"),
     "trust": Verb(
         "trust", "Trust a project or a pack: let it start programs, contact hosts and read secrets."
     ),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
@@ -28,6 +28,8 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.middleware.call_log import LOGGER, JSONFormatter
+from toolcrib.engine.runtime import Runtime
+from toolcrib.serve.inspection import inspectable
 from toolcrib.serve.mcp import CertificateFiles, ListenAddress, Options, StdoutError, serve_http, serve_stdio
 from toolcrib.serve.mcp.options import NEW_TOKEN, SessionMode
 
@@ -56,6 +58,12 @@ def command() -> None:
     default=8000,
     show_default=True,
     help="Listen on this port; 0 picks a free one.",
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    default="",
+    help="Name of the server for `toolcrib stats`, `top` and `cancel`. Default: that of the project, or of its folder.",
 )
 @click.option("--mode", metavar="MODE", help="Use this mode for every tool that has a block for it.")
 @click.option("--toolset", metavar="NAME", default="", help="Serve only the tools of this toolset.")
@@ -147,6 +155,7 @@ def serve_mcp(
     transport: str,
     host: str,
     port: int,
+    name: str,
     mode: str | None,
     toolset: str,
     inline_refs: bool,
@@ -185,13 +194,19 @@ def serve_mcp(
     ask_for_consent(runtime)
     with _calls_logged():
         if transport == "http":
-            asyncio.run(serve_http(runtime, options, address, _say))
+            asyncio.run(_served(runtime, name, transport, serve_http(runtime, options, address, _say)))
             return
         try:
-            asyncio.run(serve_stdio(runtime, options, _say))
+            asyncio.run(_served(runtime, name, transport, serve_stdio(runtime, options, _say)))
         except StdoutError as error:
             # The entry point turns this into the message and the exit code for output that cannot be written.
             raise OutputError(error.strerror) from error
+
+
+async def _served(runtime: Runtime, name: str, transport: str, serve: Coroutine[Any, Any, None]) -> None:
+    """Serve a runtime that its user can inspect."""
+    async with inspectable(runtime, name, transport, _say):
+        await serve
 
 
 _OF_HTTP = frozenset(

@@ -9,6 +9,7 @@ import os
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import exec_tools
@@ -16,6 +17,7 @@ from http_servers import serving
 from in_memory import runtime_of
 from live_tools import live_runtime, live_tool, open_files
 from mcp_calling import Calling, http_server, over_http
+from mcp_sdk_server import sdk_server
 from sampling import THOROUGH
 from toolcrib import Executors, Outcome, RealClock, Registry, Runtime
 from toolcrib.core.process_tree import children_of
@@ -120,26 +122,30 @@ def test_live():
     asyncio.run(run())
 
 
-def test_mcp():
-    async def run(url):
-        tool = {"name": "slow", "limits": LIMITS}
-        async with Calling(http_server(url), tool, "cancelled") as calling:
+async def cancel_calls_of(server):
+    tool = {"name": "slow", "limits": LIMITS}
+    async with Calling(server, tool, "cancelled") as calling:
 
-            async def counted(key):
-                return json.loads((await calling.call("cancelled")).value)[key]
+        async def counted(key):
+            return json.loads((await calling.call("cancelled")).value)[key]
 
-            async def began(count):
-                return await counted("slow") == count
+        async def began(count):
+            return await counted("slow") == count
 
-            await cancel_again_and_again(calling.runtime, "slow", began, {"delay": 1000})
-            # The server has ended them, too.
-            await until(lambda: is_equal(counted("cancelled"), ROUNDS * AT_ONCE))
+        async def ended():
+            return await counted("cancelled") == ROUNDS * AT_ONCE
 
-    async def is_equal(found, wanted):
-        return await found == wanted
+        await cancel_again_and_again(calling.runtime, "slow", began, {"delay": 1000})
+        await until(ended)  # in the server, too
 
+
+def test_mcp_over_http():
     with over_http() as url:
-        asyncio.run(run(url))
+        asyncio.run(cancel_calls_of(http_server(url)))
+
+
+def test_mcp_over_stdio():
+    asyncio.run(cancel_calls_of(sdk_server()))
 
 
 def test_client():
@@ -164,11 +170,31 @@ def test_exec_for_each_call():
     asyncio.run(run_and_close(runtime, "slow", lambda _count: len(processes()) >= AT_ONCE))
 
 
-def test_exec_that_stays_running():
-    block = {"command": ["cat"], "wire": "promptkit", "lifetime": "runtime", "concurrency": AT_ONCE}
+def test_exec_that_stays_running(tmp_path):
+    asked = tmp_path / "asked"
+    # `tee` writes each request to the file, and then to stdout, where it is not an answer.
+    block = {
+        "command": ["tee", str(asked)],
+        "wire": "promptkit",
+        "lifetime": "runtime",
+        "concurrency": AT_ONCE,
+    }
     document = exec_tools.document("slow", exec=block, limits=LIMITS)
     runtime = Runtime(exec_tools.registry_of(document), sandbox="none")
-    asyncio.run(run_and_close(runtime, "slow", lambda _count: len(processes()) > 0))
+    asyncio.run(run_and_close(runtime, "slow", lambda count: exec_tools.text_of(asked).count("\n") == count))
+
+
+def test_exec_that_serves_one_call_at_a_time(tmp_path):
+    asked = tmp_path / "asked"
+    block = {"command": ["tee", "-a", str(asked)], "wire": "promptkit", "lifetime": "runtime"}
+    document = exec_tools.document("slow", exec=block)
+    runtime = Runtime(exec_tools.registry_of(document), sandbox="none")
+    # One of them runs, and the others wait for it; the program is ended with the call.
+    asyncio.run(run_and_close(runtime, "slow", lambda count: reached(asked, count // AT_ONCE)))
+
+
+def reached(file: Path, count: int) -> bool:
+    return exec_tools.text_of(file).count("\n") >= count
 
 
 def test_python_in_the_event_loop():
@@ -189,26 +215,36 @@ def test_python_in_the_event_loop():
 
 def test_python_in_threads():
     async def run():
-        free = threading.Event()
-        arrived = 0
         lock = threading.Lock()
+        gate, arrived = threading.Event(), 0
 
         def slow() -> None:
             nonlocal arrived
             with lock:
                 arrived += 1
-            free.wait(DEADLINE)
+                mine = gate
+            mine.wait(DEADLINE)
 
         runtime = Runtime(Registry())
         runtime.add(slow)
         session = runtime.session(id="cancelled")
-        calls = [asyncio.create_task(session.call("slow")) for _ in range(AT_ONCE)]
-        await until(lambda: arrived)
-        assert runtime.cancel(tool="slow") == AT_ONCE
-        assert {result.outcome for result in await asyncio.gather(*calls)} == {Outcome.CANCELLED}
-        # The code in threads runs on until it ends by itself.
-        free.set()
+        before = quiet()
+        for _ in range(ROUNDS):
+            known = arrived
+            calls = [asyncio.create_task(session.call("slow")) for _ in range(AT_ONCE)]
+            # Those for which there is no thread are cancelled before they begin.
+            await until(lambda: arrived > known)  # noqa: B023 -- awaited in this turn
+            assert runtime.cancel(tool="slow") == AT_ONCE
+            assert {result.outcome for result in await asyncio.gather(*calls)} == {Outcome.CANCELLED}
+            assert runtime.running() == ()
+            # The code in threads runs on until it ends by itself.
+            with lock:
+                gate.set()
+                gate = threading.Event()
+        assert runtime.statistics.tools["slow"].outcomes == {"cancelled": ROUNDS * AT_ONCE}
+        gate.set()
         await runtime.aclose()
+        await until(lambda: all(now <= then for now, then in zip(quiet(), before, strict=True)))
 
     asyncio.run(run())
 

@@ -73,8 +73,6 @@ class ServedRuntime(NamedTuple):
 class RuntimeUnreachable(ToolcribError):
     """A served runtime has ended, does not answer, or uses another version of the protocol."""
 
-    code = "runtime_unreachable"
-
 
 # The server.
 
@@ -316,7 +314,9 @@ async def _inspection(path: str, patience: float) -> Inspection | None:
 async def _greeting(path: str, reader: StreamReader, writer: StreamWriter, patience: float) -> ServedRuntime:
     """What the server of a socket says of itself."""
     if is_other_user(writer):
-        raise RuntimeUnreachable(f"{path} is not inspected: another user listens on it")
+        raise RuntimeUnreachable(
+            f"{path} is not inspected: another user listens on it", code="runtime_unreachable"
+        )
     peer = _peer(writer)
     told = await _received(reader, patience, path if peer is None else f"the runtime of process {peer[0]}")
     if told["protocol"] != PROTOCOL:
@@ -394,7 +394,9 @@ async def _connected(path: str, patience: float) -> tuple[StreamReader, StreamWr
             os.unlink(path)
         return None
     except OSError as error:  # a TimeoutError, too
-        raise RuntimeUnreachable(f"cannot connect to {path}: {error.strerror or 'no answer'}") from error
+        raise RuntimeUnreachable(
+            f"cannot connect to {path}: {error.strerror or 'no answer'}", code="runtime_unreachable"
+        ) from error
 
 
 async def _send(writer: StreamWriter, document: dict[str, JSON]) -> None:
@@ -414,7 +416,8 @@ async def _received(reader: StreamReader, patience: float, sender: str) -> dict[
             line = await reader.readline()
     except TimeoutError:
         raise RuntimeUnreachable(
-            f"{sender} does not answer: its event loop is blocked, or its process is stopped"
+            f"{sender} does not answer: its event loop is blocked, or its process is stopped",
+            code="runtime_unreachable",
         ) from None
     except ConnectionError:
         pass

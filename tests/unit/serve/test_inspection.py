@@ -269,6 +269,14 @@ async def test_a_request_without_end_ends_the_connection(state):
             assert await one.running() == []
 
 
+async def test_a_socket_that_cannot_be_connected_to_is_named(state):
+    (state / "run").mkdir(parents=True)
+    (state / "run" / "file.sock").symlink_to("file.sock")
+    (error,) = await errors_of()
+    assert error.code == "runtime_unreachable"
+    assert str(error).startswith(f"cannot connect to {state}/run/file.sock: ")
+
+
 async def test_the_path_of_the_folder_may_be_long(tmp_path, monkeypatch):
     monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path / ("long" * 20) / ("er" * 50)))
     async with served(), only() as one:

@@ -76,7 +76,64 @@ async def test_a_redirect_does_not_leave_the_listed_hosts(folder):
             async with folder(
                 project.replace("{hosts", "{audit: true, hosts"), live(f"{server.origin}/a", more)
             ) as runtime:
-                assert (await runtime.call("tool")).value == 1
+                assert [(await runtime.call("tool")).value for _ in range(2)] == [1, 1]
+                # The second call uses the open connection of the first one, and is recorded, too.
+                assert [(each.audit, each.decision) for each in runtime.violations] == [
+                    (True, violation.decision)
+                ] * 2
+
+
+async def test_audit_mode_records_a_call_once_that_its_address_and_its_connection_refuse(folder):
+    async with serving(answering_json(1)) as server:
+        project = (
+            f"egress: {{allow: ['127.0.0.1:{server.port}']}}\naccess: {{audit: true, hosts: [example.com]}}\n"
+        )
+        async with folder(project, live(f"{server.origin}/a")) as runtime:
+            assert (await runtime.call("tool")).value == 1
+            assert [each.audit for each in runtime.violations] == [True]
+
+
+FETCHER = """
+from toolcrib import CallContext
+from toolcrib.security.egress import EgressRefused
+
+
+async def fetch(url: str, context: CallContext) -> str:
+    try:
+        for _ in range(2):
+            text = (await context.http.get(url)).text
+        return text
+    except EgressRefused:
+        return "refused"
+
+
+def fetch_sync(url: str, context: CallContext) -> str:
+    try:
+        return context.http_sync.get(url).text
+    except EgressRefused:
+        return "refused"
+"""
+
+
+@pytest.mark.parametrize("function", ["fetch", "fetch_sync"])
+@pytest.mark.parametrize("audit", [False, True])
+async def test_a_host_that_the_code_of_a_tool_contacts_is_decided_and_recorded(
+    folder, tmp_path, monkeypatch, function, audit
+):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = f"access_fetcher_{function}_{audit}"
+    tools = f"name: tool\npython: {{call: '{module}:{function}'}}\n"
+    async with serving(answering_json(1)) as server:
+        project = (
+            f"egress: {{allow: ['127.0.0.1:{server.port}']}}\n"
+            f"access: {{audit: {str(audit).lower()}, hosts: [api.example.com]}}\n"
+        )
+        async with folder(project, tools, **{f"{module}.py": FETCHER}) as runtime:
+            result = await runtime.call("tool", {"url": f"{server.origin}/a"})
+            assert result.value == ("1" if audit else "refused")
+            (violation,) = runtime.violations
+            assert (violation.decision.rule, violation.audit) == ("`hosts`", audit)
+            assert f"`127.0.0.1:{server.port}` is not among the hosts" in violation.decision.reason
 
 
 SERVER = """
@@ -196,10 +253,11 @@ async def opened_async(name: str, handled: bool, context: CallContext) -> str:
 """
 
 
+@pytest.mark.parametrize("block", ["", "worker: process"], ids=["in this process", "in a worker"])
 @pytest.mark.parametrize("function", ["opened", "opened_async"])
 @pytest.mark.parametrize("audit", [False, True])
 async def test_a_file_that_the_code_of_a_tool_opens_is_decided_and_recorded(
-    folder, tmp_path, monkeypatch, function, audit
+    folder, tmp_path, monkeypatch, function, audit, block
 ):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "data").mkdir()
@@ -207,8 +265,9 @@ async def test_a_file_that_the_code_of_a_tool_opens_is_decided_and_recorded(
     (tmp_path / "b.txt").write_text("outside")
     # The name of the file is no argument with `x-path`, so only the code knows that it is a file.
     module = f"access_opener_{function}_{audit}"
-    tools = f"name: tool\npython: {{call: '{module}:{function}'}}\n"
-    project = f"access: {{audit: {str(audit).lower()}, paths: {{read: [data]}}}}\n"
+    tools = f"name: tool\npython: {{call: '{module}:{function}', {block}}}\n"
+    # What a sandbox hides is refused, too, but only its own program knows what it looked for.
+    project = f"sandbox: none\naccess: {{audit: {str(audit).lower()}, paths: {{read: [data]}}}}\n"
     seen = []
     async with folder(project, tools, **{f"{module}.py": OPENER}) as runtime:
         runtime.observe(seen.append)
@@ -223,7 +282,7 @@ async def test_a_file_that_the_code_of_a_tool_opens_is_decided_and_recorded(
             assert "`b.txt` may not be opened to read: it is in none of the folders" in refused.message
             assert handled.value == "nothing"
         first, second = runtime.violations
-        assert (first.decision.rule, first.decision.place) == ("`paths.read`", "toolcrib.yaml:3")
+        assert (first.decision.rule, first.decision.place) == ("`paths.read`", "toolcrib.yaml:4")
         assert (first.decision.code, first.audit) == ("path_not_allowed", audit)
         assert first.arguments_sha256 != second.arguments_sha256
         assert [each for each in seen if isinstance(each, AccessViolation)] == [first, second]

@@ -24,7 +24,7 @@ from toolcrib.security.access import (
     AccessSettings,
     Severity,
 )
-from toolcrib.security.path_access import PathAccess, PathArgument, PathRefused, path_arguments
+from toolcrib.security.path_access import PathAccess, PathArgument, path_arguments
 
 if TYPE_CHECKING:
     from toolcrib.core.model import CallContext
@@ -186,13 +186,15 @@ class ToolGate:
             ]
         return _Plan(_default(self._settings) if fixed is None else fixed, tuple(tests))
 
-    def refused_host(self, message: str) -> AccessDecision:
-        """The decision about a call that was refused when it opened a connection."""
-        return self._refused(HOST_NOT_ALLOWED, "hosts", message, "high")
+    def refused(self, key: str, message: str) -> AccessDecision:
+        """The decision about a call that was refused when it opened a connection or a file.
 
-    def refused_path(self, error: PathRefused) -> AccessDecision:
-        """The decision about a call that was refused when it opened a file."""
-        return self._refused(PATH_NOT_ALLOWED, f"paths.{error.purpose}", error.message, "high")
+        Args:
+            key: The list that refused it, as in `report_refusal`.
+            message: What was refused.
+        """
+        code = HOST_NOT_ALLOWED if key == "hosts" else PATH_NOT_ALLOWED
+        return self._refused(code, key, message, "high")
 
     def _ungranted(self, principal: Principal) -> Iterator[AccessDecision]:
         granted = self._settings.grants
@@ -317,6 +319,7 @@ class AccessControl:
     Attributes:
         settings: The settings.
         decides_nothing: Whether the settings allow every call.
+        paths: The folders in which calls may open files; in audit mode, other files are only reported.
     """
 
     def __init__(
@@ -324,7 +327,7 @@ class AccessControl:
     ) -> None:
         self.settings = settings
         self.decides_nothing = settings.decides_nothing
-        self._paths = PathAccess(settings.root, settings.read, settings.write)
+        self.paths = PathAccess(settings.root, settings.read, settings.write, settings.audit)
         self._requirements = requirements
         self._by_name: dict[str, list[tuple[int, AccessRule]]] = {}
         self._others: list[tuple[int, AccessRule]] = []
@@ -338,21 +341,6 @@ class AccessControl:
         self._matchers: dict[int, Matches] = {}
         self._looks: dict[Principal, Look] = {}
         self._gates: dict[str, tuple[Descriptor, ToolGate | None]] = {}
-
-    @property
-    def paths(self) -> PathAccess:
-        """The folders in which calls may open files; in audit mode, other files are only recorded."""
-        settings = self.settings
-        return (
-            PathAccess(settings.root, settings.read, settings.write, audit=True)
-            if settings.audit
-            else self._paths
-        )
-
-    @property
-    def hosts(self) -> tuple[str, ...] | None:
-        """Patterns of the hosts that connections may be opened to; None for all, also in audit mode."""
-        return None if self.settings.audit else self.settings.hosts
 
     def gate(self, tool: Descriptor) -> ToolGate | None:
         """Compile the gate of a tool; None if access decides nothing about it."""
@@ -372,8 +360,8 @@ class AccessControl:
         needs = limited or any(each is not None for each in lists)
         found = [*self._requirements(tool())] if needs else []
         fixed = [refusal for each in found for refusal in self.refusals(each)]
-        guarded = settings.hosts is not None and not settings.audit
-        reaches = any((limited and each.files) or (guarded and each.hosts) for each in found)
+        guarded = settings.hosts is not None
+        reaches = any(each.opens or (guarded and each.hosts) for each in found) and (limited or guarded)
         confirmation = _confirmation(tool()) if confirms else None
         capabilities = card.capabilities if settings.grants is not None else ()
         marked = path_arguments(tool().input_schema) if limited else ()
@@ -431,14 +419,14 @@ class AccessControl:
         return AccessDecision("deny", cause, f"`{key}`", self.settings.places.get(key, ""), reason, "high")
 
     def _path_test(self, marked: Sequence[PathArgument]) -> Test | None:
-        limited = [argument for argument in marked if self._paths.limits(argument.purpose)]
+        limited = [argument for argument in marked if self.paths.limits(argument.purpose)]
         if not limited:
             return None
 
         def test(arguments: Mapping[str, JSON]) -> AccessDecision | None:
             for argument in limited:
                 for path in argument.texts(arguments):
-                    why = self._paths.why_refused(path, argument.purpose)
+                    why = self.paths.why_refused(path, argument.purpose)
                     if why:
                         key = f"paths.{argument.purpose}"
                         return self._refused(PATH_NOT_ALLOWED, key, f"`{argument.name}` is refused: {why}")

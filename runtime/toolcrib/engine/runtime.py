@@ -1467,11 +1467,10 @@ class Engine:
             if settings is not None:
                 egress, origins = (*settings.egress, *egress), {**settings.origins, **origins}
             access = self.access.settings
-            self._world = _world_of(egress, origins, self.access.hosts)._replace(
+            self._world = _world_of(egress, origins, access.hosts, audit=access.audit)._replace(
                 trust=self.trust,
                 sandbox=self._sandbox or ("" if settings is None else settings.sandbox),
-                read=None if access.audit else access.read,
-                write=None if access.audit else access.write,
+                paths=self.access.paths,
             )
             if self.servers:
                 judge = self.access.judge(self._discovery.judge())
@@ -2110,13 +2109,17 @@ def _checked_sandbox(sandbox: str | None) -> str:
 
 
 def _world_of(
-    egress: Iterable[str], origins: Mapping[str, str], hosts: Iterable[str] | None = None
+    egress: Iterable[str],
+    origins: Mapping[str, str],
+    hosts: Iterable[str] | None = None,
+    *,
+    audit: bool = False,
 ) -> NetworkEnvironment:
     from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- mocks need no network
 
     if isinstance(egress, str):
         raise ConfigurationError("`egress` must be a list, got a string", hint=f'use `egress=["{egress}"]`')
     try:
-        return NetworkEnvironment.of(egress, origins, hosts)
+        return NetworkEnvironment.of(egress, origins, hosts, audit=audit)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None

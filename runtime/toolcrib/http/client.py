@@ -188,6 +188,7 @@ class HTTPClient:
         key = _Key(owner, request.scheme, request.host, request.port, tuple(hosts))
         response, connection = None, pool.take(key)
         if connection is not None:
+            self._dialler.report_reuse(request.host, request.port)
             try:
                 response = await _exchange(connection, request, raw, bounds)
             except _Stale:
@@ -421,7 +422,11 @@ class StreamingClient:
         """
         raw = _raw(request, silence)
         kept = self._kept(request.origin)
-        connection, wire = await self._made(request, bounds, hosts) if kept is None else kept
+        if kept is None:
+            connection, wire = await self._made(request, bounds, hosts)
+        else:
+            connection, wire = kept
+            self._dialler.report_reuse(request.host, request.port)
         wire.begin(bounds)
         if sending is not None:
             sending()

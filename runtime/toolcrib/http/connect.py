@@ -26,10 +26,14 @@ class Connector:
 
     Args:
         guard: Opens every socket.
+
+    Attributes:
+        report_reuse: To be called before a request over a connection that is open already.
     """
 
     def __init__(self, guard: EgressGuard) -> None:
         self._guard = guard
+        self.report_reuse = guard.report_reuse
         # Loading the root certificates takes tens of milliseconds, so the context is created once, at first
         # use.
         self._context: ssl.SSLContext | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -22,6 +23,14 @@ HOST_NOT_ALLOWED: Final = "host_not_allowed"
 
 PATH_NOT_ALLOWED: Final = "path_not_allowed"
 """Code of a call whose path no list allows, also if its code opens the file."""
+
+report_refusal: Final[ContextVar[Callable[[str, str], None] | None]] = ContextVar(
+    "report_refusal", default=None
+)
+"""Called where a host or a file is refused that the current call opens, or would be refused without audit mode.
+
+It receives the list that refuses, `hosts`, `paths.read` or `paths.write`, and a sentence that names the host or file.
+"""
 
 
 class AccessRule(NamedTuple):

@@ -12,6 +12,7 @@ import errno
 import socket
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
+from toolcrib.security.access import HOST_NOT_ALLOWED, report_refusal
 from toolcrib.security.hosts import (
     Host,
     host_and_port,
@@ -222,7 +223,9 @@ class EgressGuard:
         allow: Hosts that may be reached although they are not public, in the form of `read_allowed`. An entry with a
             host name permits all addresses of this host on the entry's port. An entry with an address permits this
             address, regardless of the host name that resolves to it.
-        only: The hosts that may be reached at all, in the form of `read_host_pattern`; None for all.
+        only: The hosts that may be reached at all, in the form of `read_host_pattern`; None for all. Other hosts are
+            reported to `report_refusal`.
+        audit: Whether hosts that are not in `only` are reported, and not refused.
         resolve: Resolves host names. Default: the system's resolver.
         dial: Opens connections. Default: `connect_address`.
 
@@ -235,12 +238,14 @@ class EgressGuard:
         allow: Iterable[str] = (),
         *,
         only: Iterable[str] | None = None,
+        audit: bool = False,
         resolve: Resolve | None = None,
         dial: Dial | None = None,
     ) -> None:
         self._allow = tuple(allow)
         self._listed = None if only is None else tuple(only)
         self._only = None if self._listed is None else tuple(map(read_host_pattern, self._listed))
+        self._audit = audit
         entries: set[tuple[str, int]] = set()
         faults: list[str] = []
         for entry in self._allow:
@@ -264,7 +269,13 @@ class EgressGuard:
         Raises:
             ValueError: Some entries are invalid.
         """
-        return EgressGuard([*self._allow, *allow], only=self._listed, resolve=self._resolve, dial=self._dial)
+        return EgressGuard(
+            [*self._allow, *allow],
+            only=self._listed,
+            audit=self._audit,
+            resolve=self._resolve,
+            dial=self._dial,
+        )
 
     def check(self, host: str, port: int, hosts: Collection[str]) -> None:
         """Check a host as far as this is possible without a look-up.
@@ -279,6 +290,11 @@ class EgressGuard:
                 or port is invalid.
         """
         self._checked(host, port, hosts)
+
+    def report_reuse(self, host: str, port: int) -> None:
+        """Report a request over an open connection to a host that only audit mode permits."""
+        if self._audit:
+            self._check_listed(_read(host, port), port)
 
     def is_named(self, host: str, port: int, hosts: Collection[str]) -> bool:
         """Whether `hosts` matches a host, without a check of its addresses.
@@ -344,11 +360,21 @@ class EgressGuard:
         read = _read(host, port)
         if not any(host_matches(read, pattern) for pattern in hosts):
             raise _unnamed(read, hosts)
-        if self._only is not None and not matches_any_host(read, port, self._only):
-            raise _unlisted(read, port)
+        self._check_listed(read, port)
         if read.literal:
             self._judge(read, port, read.name, written=host)
         return read
+
+    def _check_listed(self, host: Host, port: int) -> None:
+        if self._only is None or matches_any_host(host, port, self._only):
+            return
+        refusal = _unlisted(host, port)
+        # Reported here and not where the error arrives: the tool may handle it.
+        report = report_refusal.get()
+        if report is not None:
+            report("hosts", refusal.message)
+        if not self._audit:
+            raise refusal
 
     def _judged(self, host: Host, port: int, text: str) -> str:
         """The canonical text of a resolved address, if it may be dialled."""
@@ -403,7 +429,7 @@ def _unlisted(host: Host, port: int) -> EgressRefused:
     place = host_and_port(host.name, port)
     return EgressRefused(
         f"`{place}` is not among the hosts that `access` allows",
-        code="host_not_allowed",
+        code=HOST_NOT_ALLOWED,
         hint=f"if tools may reach it, add `{host.name}` to `access.hosts` in toolcrib.yaml",
     )
 

@@ -6,10 +6,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
 from typing import Any, Final, Literal, NamedTuple
 
 from toolcrib.core.model import JSON, Schema
+from toolcrib.security.access import report_refusal
 
 Purpose = Literal["read", "write"]
 PURPOSES: Final[tuple[Purpose, ...]] = ("read", "write")
@@ -33,10 +33,6 @@ class PathRefused(PermissionError):
         return self.message
 
 
-refused_paths: Final[ContextVar[list[PathRefused] | None]] = ContextVar("refused_paths", default=None)
-"""Collects the files that the current call was refused, or would have been in audit mode."""
-
-
 class PathAccess:
     """The folders in which files may be read and written.
 
@@ -44,7 +40,7 @@ class PathAccess:
         root: Folder against which relative paths resolve; empty for the working directory.
         read: Folders in which files may be read; None for all.
         write: Folders in which files may be written; None for all.
-        audit: Whether `open` only records what it would refuse, in `refused_paths`.
+        audit: Whether `open` only reports what it would refuse, to `report_refusal`.
     """
 
     def __init__(
@@ -52,7 +48,6 @@ class PathAccess:
         root: str = "",
         read: Iterable[str] | None = None,
         write: Iterable[str] | None = None,
-        *,
         audit: bool = False,
     ) -> None:
         self._root = root
@@ -65,6 +60,15 @@ class PathAccess:
     def limits(self, purpose: Purpose) -> bool:
         """Whether files may be used only in some folders."""
         return self._folders[purpose] is not None
+
+    def granted(self, purpose: Purpose) -> tuple[str, ...] | None:
+        """The folders outside of which files are refused; None for no restriction, also in audit mode."""
+        return None if self._audit else self._folders[purpose]
+
+    @property
+    def fields(self) -> tuple[str, tuple[str, ...] | None, tuple[str, ...] | None, bool]:
+        """The parameters of an equal value."""
+        return self._root, self._folders["read"], self._folders["write"], self._audit
 
     def resolve(self, path: str) -> str:
         """Return the absolute path of a file, with all links resolved. The file need not exist."""
@@ -101,10 +105,10 @@ class PathAccess:
         try:
             return self._open(path, purpose, flags, mode)
         except PathRefused as error:
-            # Recorded here and not where the error arrives: the tool may handle it.
-            refused = refused_paths.get()
-            if refused is not None:
-                refused.append(error)
+            # Reported here and not where the error arrives: the tool may handle it.
+            report = report_refusal.get()
+            if report is not None:
+                report(f"paths.{purpose}", error.message)
             if not self._audit:
                 raise
         return os.open(self.resolve(path), flags | _CLOEXEC, mode)
@@ -149,6 +153,9 @@ class PathAccess:
             os.ftruncate(opened, 0)
         return opened
 
+
+EVERYWHERE: Final = PathAccess()
+"""Permits all files."""
 
 _CLOEXEC: Final = getattr(os, "O_CLOEXEC", 0)
 _FOLDER: Final = os.O_RDONLY | _CLOEXEC | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)

@@ -17,14 +17,14 @@ class Requirements(NamedTuple):
         hosts: Origins or host patterns that are contacted, as written: `https://api.example.com`, `*.example.com`.
         commands: Programs that are started, as written.
         environment: Environment variables that are looked up.
-        files: Whether its code may open files with `session.paths`.
+        opens: Whether its code may open files and connections with the context of the call.
     """
 
     capabilities: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
-    files: bool = False
+    opens: bool = False
 
 
 NO_REQUIREMENTS = Requirements()

@@ -10,6 +10,7 @@ from toolcrib.core.model import NOTHING
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.http.messages import origin_of, parse_origin
 from toolcrib.security.egress import EgressGuard, read_host
+from toolcrib.security.path_access import EVERYWHERE, PathAccess
 from toolcrib.security.secrets import SecretResolver
 from toolcrib.security.trust import Trust
 
@@ -33,8 +34,7 @@ class NetworkEnvironment(NamedTuple):
         servers: The MCP servers, by name.
         judge: Checks servers against the lock.
         sandbox: Where programs run: `bubblewrap` or `none`; empty for the default of each mode.
-        read: Folders in which programs may read files; None for all.
-        write: Folders in which programs may write files; None for all.
+        paths: Folders in which programs and worker processes may use files.
         trust: Decides which servers may be started or contacted, and which secrets may be resolved.
     """
 
@@ -45,8 +45,7 @@ class NetworkEnvironment(NamedTuple):
     judge: LockJudge = accept_all
     trust: Trust = Trust()
     sandbox: str = ""
-    read: tuple[str, ...] | None = None
-    write: tuple[str, ...] | None = None
+    paths: PathAccess = EVERYWHERE
 
     @classmethod
     def ordinary(cls) -> NetworkEnvironment:
@@ -55,7 +54,12 @@ class NetworkEnvironment(NamedTuple):
 
     @classmethod
     def of(
-        cls, egress: Iterable[str], origins: Mapping[str, str], hosts: Iterable[str] | None = None
+        cls,
+        egress: Iterable[str],
+        origins: Mapping[str, str],
+        hosts: Iterable[str] | None = None,
+        *,
+        audit: bool = False,
     ) -> NetworkEnvironment:
         """The environment of a project.
 
@@ -63,12 +67,13 @@ class NetworkEnvironment(NamedTuple):
             egress: The allowed `host:port` entries, as configured.
             origins: Replaced origin -> origin to call, as configured.
             hosts: Patterns of the hosts that may be reached at all, as configured; None for all.
+            audit: Whether other hosts are reported, and not refused.
 
         Raises:
             ValueError: An entry is not valid; the message explains the format.
         """
         normal = {normal_origin(key): normal_origin(value) for key, value in origins.items()}
-        return cls(EgressGuard(egress, only=hosts), SecretResolver(), normal)
+        return cls(EgressGuard(egress, only=hosts, audit=audit), SecretResolver(), normal)
 
     def instead_of(self, origin: str) -> str:
         """The origin to call for one in a descriptor, which must be in normal form."""

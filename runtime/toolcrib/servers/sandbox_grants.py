@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from toolcrib.core.errors import NotReady
 from toolcrib.core.model import Descriptor
 from toolcrib.core.sandbox import Sandbox, find_bubblewrap
-from toolcrib.security.path_access import PURPOSES, PathAccess
+from toolcrib.security.path_access import PURPOSES
 from toolcrib.security.secrets import MissingSecret, SecretResolver, split_variables, unescape_dollars
 from toolcrib.servers.environment import NetworkEnvironment
 
@@ -102,13 +102,12 @@ def sandbox_of(
     Raises:
         NotReady: Bubblewrap is not installed, or a declared path does not exist or is not granted.
     """
-    granted = PathAccess(read=world.read, write=world.write)
     named: list[tuple[str, ...]] = []
     for purpose, declared in zip(PURPOSES, (read, write), strict=True):
-        allowed = world.read if purpose == "read" else world.write
+        allowed = world.paths.granted(purpose)
         named.append(tuple(allowed or () if declared is None else declared))
         for path in declared or ():
-            why = granted.why_refused(path, purpose)
+            why = "" if allowed is None else world.paths.why_refused(path, purpose)
             if why:
                 message = f"`{tool}` declares to {purpose} `{path}`: {why}"
                 raise NotReady(message, code="path_not_granted", hint=f"add it to `access.paths.{purpose}`")

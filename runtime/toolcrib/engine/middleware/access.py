@@ -10,8 +10,7 @@ from toolcrib.core.model import Call, Outcome, Result
 from toolcrib.core.text import canonical
 from toolcrib.engine.middleware.call_failures import without_attempts
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link, may_wait, never_waits, results_of
-from toolcrib.security.access import HOST_NOT_ALLOWED, AccessDecision, AccessViolation
-from toolcrib.security.path_access import PathRefused, refused_paths
+from toolcrib.security.access import AccessDecision, AccessViolation, report_refusal
 from toolcrib.security.redaction import redact
 
 if TYPE_CHECKING:
@@ -31,21 +30,25 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
             return denied(call, decision)
         return needs_approval(call, decision)
 
-    proceed = _recorded(gate, record, call_next) if gate.reaches else call_next
-    # The person's answer is awaited, and so is the rest of the chain then.
-    continued = None if approve is None else results_of(proceed)
+    proceed = after_record = call_next
+    if gate.reaches:
+        proceed = _recorded(gate, record, call_next)
+        # In audit mode, a call that was recorded is not recorded again: it would not have opened anything.
+        after_record = _recorded(gate, lambda _violation: None, call_next)
 
     def access(call: Call) -> Answer | Awaitable[Answer]:
         decision = decide(call)
         if decision.effect == "allow":
             return proceed(call)
-        blocking = blocking_decision(decision, gate)
+        blocking, rest = blocking_decision(decision, gate), proceed
         if blocking is not decision:
             record(violation_of(call, decision, audit=True))
+            rest = after_record
             if blocking is None:
-                return proceed(call)
-        if blocking.effect == "ask" and approve is not None and continued is not None:
-            return approve(call, blocking, continued)
+                return rest(call)
+        if blocking.effect == "ask" and approve is not None:
+            # The person's answer is awaited, and so is the rest of the chain then.
+            return approve(call, blocking, results_of(rest))
         return refused(call, blocking)
 
     waits = gate.asks and approve is not None and may_wait(approve)
@@ -64,19 +67,21 @@ def _recorded(gate: ToolGate, record: Callable[[AccessViolation], None], call_ne
     rest = results_of(call_next)
 
     async def recorded(call: Call) -> Answer:
-        paths: list[PathRefused] = []
+        # Each one once: a call that is repeated, or reads several pages, opens the same host again.
+        refusals: dict[tuple[str, str], None] = {}
+
+        def report(key: str, message: str) -> None:
+            refusals[key, message] = None
+
         # Not the token of `set`, which only its own context can reset: a call may continue in another task.
-        outer = refused_paths.get()
-        refused_paths.set(paths)
+        outer = report_refusal.get()
+        report_refusal.set(report)
         try:
-            result = await rest(call)
+            return await rest(call)
         finally:
-            refused_paths.set(outer)
-            for error in paths:
-                record(violation_of(call, gate.refused_path(error), audit=gate.audit))
-        if result.error is not None and result.error.code == HOST_NOT_ALLOWED:
-            record(violation_of(call, gate.refused_host(result.error.message)))
-        return result
+            report_refusal.set(outer)
+            for key, message in refusals:
+                record(violation_of(call, gate.refused(key, message), audit=gate.audit))
 
     return recorded
 

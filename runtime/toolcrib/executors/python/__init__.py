@@ -31,6 +31,7 @@ from toolcrib.executors.python.declarations import (
 )
 from toolcrib.executors.python.factories import created_tool, is_factory
 from toolcrib.executors.python.instances import ResourceTable
+from toolcrib.security.path_access import PURPOSES
 from toolcrib.security.requirements import Requirements
 from toolcrib.security.trust import Workspace
 from toolcrib.security.trust_needs import Need, need_of_import
@@ -127,8 +128,7 @@ class PythonExecutor:
         paths = block.get("paths", {})
         capabilities = ["network"] if block.get("network") else []
         capabilities += [f"file_{purpose}" for purpose in ("read", "write") if paths.get(purpose)]
-        # A worker process has no `session.paths`: its sandbox restricts the files.
-        return Requirements(tuple(capabilities), files=block.get("worker") != "process")
+        return Requirements(tuple(capabilities), opens=True)
 
     def completes(self, descriptor: Descriptor) -> bool:
         """Whether the function provides the schemas of a tool, so that they are known once it is bound."""
@@ -219,6 +219,7 @@ class PythonExecutor:
             limits=ProcessLimits.of(descriptor.limits),
             sandbox=self._sandbox_of(descriptor, block, [*packs, folder]),
             most=descriptor.limits.concurrency,
+            paths=(self.world or _nothing_special()).paths.fields,
         )
 
     def _sandbox_of(
@@ -231,8 +232,14 @@ class PythonExecutor:
         """
         world = self.world or _nothing_special()
         declares = not {"capabilities", "permissions"}.isdisjoint(descriptor.origin.written)
-        restricted = declares or "paths" in block or "network" in block or world.read is not None
-        if not (restricted or world.write is not None or world.sandbox == "bubblewrap"):
+        granted = {purpose: world.paths.granted(purpose) for purpose in PURPOSES}
+        restricted = (
+            declares
+            or "paths" in block
+            or "network" in block
+            or any(each is not None for each in granted.values())
+        )
+        if not (restricted or world.sandbox == "bubblewrap"):
             return None
         # Deferred: few workers have restricted access.
         from toolcrib.servers.sandbox_grants import declared_paths, sandbox_of  # noqa: PLC0415
@@ -241,8 +248,8 @@ class PythonExecutor:
         paths = declared_paths(descriptor, block.get("paths", {}), MODE, base, world.secrets)
         if declares and "paths" not in block:
             # A capability without paths is that of all files, unless the project grants only some.
-            for purpose, granted in (("read", world.read), ("write", world.write)):
-                if f"file_{purpose}" in descriptor.capabilities and granted is None:
+            for purpose in PURPOSES:
+                if f"file_{purpose}" in descriptor.capabilities and granted[purpose] is None:
                     paths[purpose] = ["/"]
         return sandbox_of(
             descriptor.name,

@@ -11,20 +11,22 @@
 | `ready, description` | The tool is imported; `description` has the fields of `ToolDescription`. With problems, the worker ends. |
 | `refused, code, message` | The tool cannot be a tool. |
 | `progress ...`, `partial, content` | The call reports progress. |
+| `refusal, list, message` | `access` refuses a file that the call opens; see `report_refusal`. |
 | `secret, name` | The call asks for a secret. |
 | `value, value`, `result, fields`, `invalid, violations`, `unwritable, message`, `too_large, bytes` | The call ended. |
-| `cancelled`, `missing_secret, message` | The call cancelled itself, or there is no such secret. |
+| `cancelled`, `missing_secret, message`, `path_refused, message` | The call cancelled itself, or it failed since there is no such secret, or a file is refused. |
 | `raised, class, text, traceback`, `uninitialised, class, text, traceback` | An exception ended it. |
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING, Content, Failure, Outcome, Result, Schema
+from toolcrib.security.path_access import EVERYWHERE
 
 _ENCODE: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -81,12 +83,14 @@ class WorkerOrder(NamedTuple):
         block: The block `python`.
         schema: The input schema of the descriptor; None if the function provides it.
         output_size: Maximum size of a result in bytes.
+        paths: The files that `session.paths` opens; see `PathAccess.fields`.
     """
 
     call: str
     block: Mapping[str, JSON]
     schema: Schema | None
     output_size: int
+    paths: tuple[str, Sequence[str] | None, Sequence[str] | None, bool] = EVERYWHERE.fields
 
 
 class ToolDescription(NamedTuple):

@@ -35,6 +35,8 @@ from toolcrib.executors.python.worker_messages import (
 )
 from toolcrib.schema.from_types import UnreadableValue, UnwritableValue
 from toolcrib.schema.validation import Violation, as_json
+from toolcrib.security.access import report_refusal
+from toolcrib.security.path_access import PathAccess, PathRefused
 
 _CHUNK = 1 << 16
 
@@ -102,15 +104,17 @@ class WorkerSession:
         clock: The system clock.
         began: When the worker first heard of it.
         calls: Number of its calls in this worker.
+        paths: The folders in which calls may read and write files.
     """
 
-    def __init__(self, name: str, seed: int, correlation: str) -> None:
+    def __init__(self, name: str, seed: int, correlation: str, paths: PathAccess) -> None:
         self.id = name
         self.seed = seed
         self.correlation = correlation
         self.clock = RealClock()
         self.began = self.clock.monotonic()
         self.calls = 0
+        self.paths = paths
         self._slots: dict[str, Any] = {}
 
     def slot(self, key: str, make: Callable[[], Any]) -> Any:
@@ -192,6 +196,7 @@ class ToolWorker:
         self._services = WorkerServices(wire)
         self._loop = asyncio.new_event_loop()
         self._made: Implementation
+        self._paths: PathAccess
         self._most = 0
         self._instances: ToolInstances | None = None
         self._generator = False
@@ -201,6 +206,7 @@ class ToolWorker:
     def run(self) -> None:
         """Serve the runtime until it closes its end."""
         message = self._wire.read()
+        report_refusal.set(partial(self._wire.write, "refusal"))
         try:
             if message is None or not self._start(WorkerOrder(**message[1])):
                 return
@@ -217,6 +223,7 @@ class ToolWorker:
 
     def _start(self, order: WorkerOrder) -> bool:
         self._most = 6 * order.output_size + 64
+        self._paths = PathAccess(*order.paths)
         try:
             self._made = made = _imported(order)
         except ConfigurationError as error:
@@ -330,7 +337,7 @@ class ToolWorker:
         name, seed, correlation, user, caller, grants, trace, own = said
         session = self._sessions.get(name)
         if session is None:
-            session = self._sessions[name] = WorkerSession(name, seed, correlation)
+            session = self._sessions[name] = WorkerSession(name, seed, correlation, self._paths)
         session.calls += 1
         return CallContext(
             session=session,
@@ -387,6 +394,8 @@ def _raised(error: BaseException) -> tuple[Any, ...]:
         return ("cancelled",)
     if isinstance(error, _NoSecret):
         return "missing_secret", str(error)
+    if isinstance(error, PathRefused):
+        return "path_refused", error.message
     if isinstance(error, _Refused):
         return "invalid", [tuple(each) for each in error.violations]
     kind = "raised"

@@ -54,6 +54,8 @@ from toolcrib.executors.python.worker_messages import (
 )
 from toolcrib.schema.validation import Violation
 from toolcrib.schema.validation.json_values import DEPTH, SMALL, budget_for_bytes, remaining_budget
+from toolcrib.security.access import PATH_NOT_ALLOWED, report_refusal
+from toolcrib.security.path_access import EVERYWHERE
 from toolcrib.security.redaction import Redactor, redact_result
 from toolcrib.security.secrets import MissingSecret
 
@@ -87,6 +89,7 @@ class WorkerSettings(NamedTuple):
         limits: The limits of its process.
         sandbox: Its sandbox; None for none.
         most: Maximum number of workers.
+        paths: The files that `session.paths` opens; see `PathAccess.fields`.
     """
 
     call: str
@@ -97,6 +100,7 @@ class WorkerSettings(NamedTuple):
     limits: ProcessLimits
     sandbox: Sandbox | None
     most: int
+    paths: tuple[str, tuple[str, ...] | None, tuple[str, ...] | None, bool] = EVERYWHERE.fields
 
     @property
     def order(self) -> bytes:
@@ -106,6 +110,7 @@ class WorkerSettings(NamedTuple):
             "block": json.loads(self.block),
             "schema": json.loads(self.schema) if self.schema else None,
             "output_size": self.output_size,
+            "paths": self.paths,
         }
         return encode("start", order)
 
@@ -313,7 +318,7 @@ class WorkerProcess:
             self.used = self._monitor.stop(runs=self._child.code is None)
 
 
-_EVENTS = frozenset({"progress", "partial", "secret"})
+_EVENTS = frozenset({"progress", "partial", "refusal", "secret"})
 
 
 class WorkerPool:
@@ -589,7 +594,7 @@ class BoundWorker:
             try:
                 request = _request(call, worker.description)
                 progress.sent = True
-                return await worker.ask(request, partial(self._happened, call, worker))
+                return await worker.ask(request, partial(self._happened, call, worker, report_refusal.get()))
             except BrokenPipeError:
                 # The worker died while it was idle, and the call did not reach it.
                 progress.sent = False
@@ -605,12 +610,21 @@ class BoundWorker:
     def _workers(self) -> Workers:
         return Workers(self._settings, self._world.secrets.hide_in_text)
 
-    def _happened(self, call: Call, worker: WorkerProcess, event: list[Any]) -> None:
+    def _happened(
+        self,
+        call: Call,
+        worker: WorkerProcess,
+        report: Callable[[str, str], None] | None,
+        event: list[Any],
+    ) -> None:
         kind, *rest = event
         if kind == "progress":
             call.emit(Progress(*rest))
         elif kind == "partial":
             call.emit(Partial(Content(**rest[0])))
+        elif kind == "refusal":
+            if report is not None:
+                report(*rest)
         else:
             worker.send("secret", *self._secret(rest[0]))
 
@@ -647,6 +661,8 @@ class BoundWorker:
             return refused_arguments(call, [_violation(each) for each in rest[0]])
         if kind == "unwritable":
             return unwritable_result(name, rest[0])
+        if kind == "path_refused":
+            return Result.failed(Outcome.DENIED, rest[0], code=PATH_NOT_ALLOWED)
         if kind == "missing_secret":
             return Result.failed(Outcome.UNAVAILABLE, rest[0], code=kind)
         if kind == "cancelled":

@@ -112,11 +112,13 @@ def package(name: str, folder: Path = PACKAGES) -> Path:
     return folder / "node_modules" / name
 
 
-def entry(name: str, folder: Path = PACKAGES) -> str:
-    """The file that Node runs for the first command of an npm package."""
+def entry(name: str, folder: Path = PACKAGES, *, command: str = "") -> str:
+    """The file that Node runs for a command of an npm package, by default the first one."""
     home = package(name, folder)
     commands = json.loads((home / "package.json").read_text(encoding="utf-8"))["bin"]
-    return str(home / (commands if isinstance(commands, str) else next(iter(commands.values()))))
+    if isinstance(commands, str):
+        return str(home / commands)
+    return str(home / commands[command or next(iter(commands))])
 
 
 def bare_environment(**more: str) -> dict[str, str]:

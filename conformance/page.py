@@ -50,7 +50,7 @@ CLIENTS = """\
 
 Each client lists and calls the tools of `toolcrib serve mcp`, over both transports and with each generation of the protocol
 that it supports. If the client supports change notifications, the run adds a file while the client listens. A client that shows
-forms approves, edits and rejects a call; for the Inspector, which shows none, the operator approves the call.
+forms approves, edits and rejects a call; for the Inspector CLI, which shows none, the operator approves the call.
 """
 
 

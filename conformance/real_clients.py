@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,6 +50,7 @@ TOOLS = sorted([*(file.name.removesuffix(".tool.yaml") for file in (PACK / "tool
 
 APPEARED = "name: appeared\ndescription: Was not there when the client connected.\nmock: {result: 1}\n"
 
+INSPECTOR = "@modelcontextprotocol/inspector"
 TYPESCRIPT = "@modelcontextprotocol/client"
 
 PROTOCOLS = {"handshake": "2025-11-25", "modern": "2026-07-28"}
@@ -89,8 +91,9 @@ def real_clients() -> Section:
 
 def _clients() -> Iterator[tuple[str, str, Sequence[str], Any]]:
     both = ("handshake", "modern")
-    inspector = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["dependencies"]
-    yield "MCP Inspector CLI", inspector["@modelcontextprotocol/inspector"], both, _ask_inspector
+    inspector = json.loads((HERE / "package.json").read_text(encoding="utf-8"))["dependencies"][INSPECTOR]
+    yield "MCP Inspector CLI", inspector, both, _ask_inspector
+    yield "MCP Inspector mcpdo", inspector, both, _ask_mcpdo
     yield "mcp 1.x ClientSession", _pin("mcp1", "mcp"), ("handshake",), _script("mcp1", "mcp1_client.py")
     yield "mcp 2.x Client", _pin("fastmcp", "mcp"), both, _script("fastmcp", "mcp2_client.py")
     yield "FastMCP Client", _pin("fastmcp", "fastmcp"), both, _script("fastmcp", "fastmcp_client.py")
@@ -198,7 +201,7 @@ def _ask_inspector(served: Served, era: str) -> tuple[Sequence[str], list[str]]:
 
     It shows no forms, so the operator approves the call that its error names.
     """
-    inspector = [environments.node(), environments.entry("@modelcontextprotocol/inspector"), "--cli"]
+    inspector = [environments.node(), environments.entry(INSPECTOR), "--cli"]
     spoken = ["--protocol-era", "legacy" if era == "handshake" else "modern", "--format", "json", "-q"]
 
     def ask(*options: str) -> Ran:
@@ -243,6 +246,66 @@ def _result(ran: Ran) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(ran.out)["result"]
     except (ValueError, KeyError):
+        return {}
+    return found
+
+
+def _ask_mcpdo(served: Served, era: str) -> tuple[Sequence[str], list[str]]:
+    """Ask by one command each, over the connection of a daemon; a call that asks a person waits there for the form."""
+    program = [environments.node(), environments.entry(INSPECTOR, command="mcpdo"), "--format", "json"]
+    target = (
+        ["--transport", "http", served.url] if served.url else ["--transport", "stdio", "--", *served.command]
+    )
+
+    # The socket of the daemon has a path, whose length is limited.
+    with TemporaryDirectory(prefix="mcpdo") as folder:
+        env = {
+            **served.env,
+            "MCP_INSPECTOR_DAEMON_DIR": folder,
+            "MCP_INSPECTOR_DAEMON_TOKEN": secrets.token_urlsafe(),
+        }
+        env |= {"MCP_INSPECTOR_SECRET_STORE": "memory", "MCP_ALLOW_DEFAULT_CONNECTION": "1"}
+
+        def ask(*words: str) -> Ran:
+            return run([*program, *words], env=env, cwd=BUILD)
+
+        def call(tool: str, arguments: Mapping[str, Any]) -> Ran:
+            return ask("tools/call", tool, json.dumps(arguments))
+
+        def answered(form: Mapping[str, Any]) -> tuple[Ran, Ran]:
+            held = call("confirmed", {"number": 1})
+            asked = _json(held).get("elicitationPending", {})
+            return held, ask("elicitation/respond", asked.get("elicitationId", "none"), json.dumps(form))
+
+        try:
+            state = f"TOOLCRIB_STATE_DIR={served.env['TOOLCRIB_STATE_DIR']}"
+            connected = ask(
+                "connect", "-e", state, "--era", "legacy" if era == "handshake" else "modern", *target
+            )
+            listed = ask("tools/list")
+            good, bad = call(*CALLS["structured output"]), call(*CALLS["bad arguments"])
+            (_, approved), (_, edited), (_, rejected) = forms = [answered(form) for form in FORMS]
+        finally:
+            ask("daemon", "stop")
+    judged = {
+        "list": ([tool["name"] for tool in _json(listed).get("tools", [])] == TOOLS, (connected, listed)),
+        "structured output": (_json(good).get("structuredContent") == {"region": "eu-north"}, good),
+        "bad arguments": (bad.code == 5 and "/name" in json.dumps(_json(bad).get("content")), bad),
+        "approval": (
+            "added 1" in json.dumps(_json(approved).get("content"))
+            and "added 7" in json.dumps(_json(edited).get("content"))
+            and rejected.code == 5
+            and "rejected" in json.dumps(_json(rejected).get("content")),
+            forms,
+        ),
+    }
+    return _split(judged)
+
+
+def _json(ran: Ran) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(ran.out)
+    except ValueError:
         return {}
     return found
 

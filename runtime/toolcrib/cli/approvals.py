@@ -135,10 +135,7 @@ def approve(
     if not at_once:
         _tell_answer(runtime.approvals, id_, as_json=as_json)
         if not as_json:
-            click.echo(
-                f"it is made when its caller repeats it, or now with `toolcrib approvals run {escape_terminal(id_)}`",
-                err=True,
-            )
+            click.echo(_next_step(approval), err=True)
         return
     result = asyncio.run(_resume(runtime, id_))
     for line in answer_lines(result, as_json=as_json):
@@ -146,6 +143,13 @@ def approve(
     if not as_json and result.outcome is not Outcome.OK:
         print_failure(result)
     ctx.exit(exit_codes.OF_OUTCOME[result.outcome])
+
+
+def _next_step(approval: Approval) -> str:
+    """How an approved call is made."""
+    if approval.kept == "process":
+        return "its arguments contain secrets that only the process of its caller knows; it is made when the caller repeats it there"
+    return f"it is made when its caller repeats it, or now with `toolcrib approvals run {escape_terminal(approval.id)}`"
 
 
 @command.command("run")

@@ -18,6 +18,7 @@ from toolcrib.engine.discovery import ImportedTools, is_of_unlisted, server_of, 
 from toolcrib.engine.startup import known_modes
 from toolcrib.engine.workspaces import models_of
 from toolcrib.loading.access import check_rules
+from toolcrib.loading.budgets import check_arguments
 from toolcrib.loading.document_checks import DocumentChecker
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.fingerprints import FileTracker, Permits
@@ -671,6 +672,7 @@ def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
     place = project.origin.place
     for pointer, what, glob in _globs_of_project(project):
         problems += idle_globs(cards, settled([glob]), of=what, place=place(pointer))
+    problems += _check_amounts(project, stock.registry)
     problems += _check_access_rules(project, stock, settled)
     toolsets = {toolset.name for toolset in stock.toolsets}
     known = known_modes(stock.registry, kinds)
@@ -709,20 +711,40 @@ def _check_access_rules(
         yield from check_rules(inherited, profile.access.rules, registry, is_settled)
 
 
+def _check_amounts(project: Project, registry: Registry) -> Iterator[Problem]:
+    """Yield a warning for each budget whose amount some of its tools cannot have."""
+    if project.broken:
+        return
+    for pointer, name, budget in _budgets_of(project):
+        problem = check_arguments(name, budget, registry)
+        if problem is not None:
+            at = pointer + problem.pointer
+            yield problem._replace(pointer=at).at(project.origin.source, *project.origin.locate(at))
+
+
+def _budgets_of(project: Project) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the budgets of a project and its profiles: pointer, name, budget."""
+    owners: list[tuple[str, Mapping[str, Any]]] = [("", project.budgets)]
+    owners += [
+        (f"/profiles/{pointer_step(name)}", profile.budgets) for name, profile in project.profiles.items()
+    ]
+    for base, budgets in owners:
+        for name, budget in budgets.items():
+            # Else it is `off`.
+            if isinstance(budget, dict):
+                yield f"{base}/budgets/{pointer_step(name)}", name, budget
+
+
 def _globs_of_project(project: Project) -> Iterator[tuple[str, str, str]]:
     """Yield the tool globs of switches and budgets, in a project and its profiles: pointer, subject, glob."""
     lists: list[tuple[str, str, Sequence[str]]] = [("/disable", "`disable`", project.disable)]
-    owners: list[tuple[str, Mapping[str, Any]]] = [("", project.budgets)]
     for name, profile in project.profiles.items():
         base = f"/profiles/{pointer_step(name)}"
         lists += [(f"{base}/disable", "`disable`", profile.disable)]
         lists += [(f"{base}/enable", "`enable`", profile.enable)]
-        owners += [(base, profile.budgets)]
     lists += [
-        (f"{base}/budgets/{pointer_step(name)}/tools", f"the budget `{name}`", budget["tools"])
-        for base, budgets in owners
-        for name, budget in budgets.items()
-        if isinstance(budget, dict)
+        (f"{pointer}/tools", f"the budget `{name}`", budget["tools"])
+        for pointer, name, budget in _budgets_of(project)
     ]
     for pointer, what, globs in lists:
         yield from ((f"{pointer}/{index}", what, glob) for index, glob in enumerate(globs))

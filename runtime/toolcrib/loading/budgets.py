@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from toolcrib.core.clock import parse_duration
-from toolcrib.core.errors import Problem
-from toolcrib.core.model import JSON
+from toolcrib.core.errors import ExpressionError, Problem
+from toolcrib.core.model import JSON, Estimate
 from toolcrib.core.pointers import pointer_step
+from toolcrib.core.subschemas import described_names, may_name_elsewhere
 from toolcrib.expressions import Rendering, compile_value
 from toolcrib.loading.descriptors import check_tool_globs
+from toolcrib.registry.registry import Registry
 from toolcrib.security.access import AccessDecision
 
 REACHED: Final = "budget_reached"
@@ -83,11 +85,11 @@ def compile_budgets(settings: Mapping[str, Mapping[str, Any]]) -> tuple[Budget, 
     return tuple(budgets)
 
 
-AMOUNT_NAMES: Final = frozenset({"args", "estimate"})
-"""Names that the expressions of `amount` may read."""
+AMOUNT_NAMES: Final[Mapping[str, Collection[str] | None]] = {"args": None, "estimate": Estimate._fields}
+"""Names that the expressions of `amount` may read -> their keys, if these are known."""
 
-ACTUAL_NAMES: Final = frozenset({"args", "result"})
-"""Names that the expressions of `actual` may read."""
+ACTUAL_NAMES: Final[Mapping[str, Collection[str] | None]] = {"args": None, "result": None}
+"""Likewise for `actual`."""
 
 
 def parse_amount(value: JSON) -> Decimal:
@@ -151,7 +153,47 @@ def check_budgets(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
             )
 
 
-def _check_expression(written: JSON, names: frozenset[str], pointer: str) -> Iterator[Problem]:
+def check_arguments(name: str, said: Mapping[str, Any], registry: Registry) -> Problem | None:
+    """A warning if the amount of a budget needs an argument that some of its tools do not declare.
+
+    Args:
+        name: Name of the budget.
+        said: The budget as configured.
+        registry: All tools.
+    """
+    amount = compile_value(said["amount"], AMOUNT_NAMES, [])
+    try:
+        amount.render({"args": {}, "estimate": dict.fromkeys(Estimate._fields, 0)})
+    except ExpressionError:
+        pass
+    else:
+        # It reads arguments as `args['amount'] | default(0)`, or none.
+        return None
+    denied: list[str] = []
+    faults: dict[tuple[str, ...], list[Problem]] = {}
+    for tool in (tool for tool in registry if any(fnmatchcase(tool, glob) for glob in said["tools"])):
+        descriptor = registry[tool]
+        schema = descriptor.input_schema
+        if "input_schema" not in descriptor.origin.written or may_name_elsewhere(schema):
+            continue
+        known = tuple(described_names(schema))
+        if known not in faults:
+            faults[known] = []
+            compile_value(said["amount"], {**AMOUNT_NAMES, "args": known}, faults[known])
+        if faults[known]:
+            denied.append(tool)
+    if not denied:
+        return None
+    [fault, *_] = faults[tuple(described_names(registry[denied[0]].input_schema))]
+    more = f" and {len(denied) - 1} more" if len(denied) > 1 else ""
+    message = f"the budget `{name}` denies calls of `{denied[0]}`{more}: {fault.message}"
+    hint = fault.hint or "write `args['name'] | default(0)` for tools without the argument"
+    return fault._replace(message=message, hint=hint, severity="warning", pointer="/amount")
+
+
+def _check_expression(
+    written: JSON, names: Mapping[str, Collection[str] | None], pointer: str
+) -> Iterator[Problem]:
     problems: list[Problem] = []
     value = compile_value(written, names, problems, pointer)
     yield from problems

@@ -145,9 +145,8 @@ def check_path_marks(tool: Descriptor) -> Iterator[Problem]:
             keys = (key for step in steps for key in (("items",) if step is None else ("properties", step)))
             message = f"`{MARK}` must be `read` or `write`, got {excerpt(compact(purpose))}"
             pointer = f"/input_schema{pointer_to((*keys, MARK))}"
-            yield Problem(
-                code="not_allowed", message=message, pointer=pointer, hint="write what the tool does"
-            )
+            hint = did_you_mean(str(purpose), PURPOSES) or "write what the tool does with the file"
+            yield Problem(code="not_allowed", message=message, pointer=pointer, hint=hint)
 
 
 # Capabilities that the blocks need.

@@ -130,3 +130,17 @@ def test_approvals_belong_to_their_project(held, toolcrib, write, monkeypatch, t
     write({"other/toolcrib.yaml": f"project: other\n{HELD}\n", "other/descriptors/pay.tool.yaml": PAY})
     monkeypatch.chdir(tmp_path / "other")
     assert toolcrib("approvals", "list").stdout == "no call waits for approval\n"
+
+
+def test_a_call_whose_secrets_only_its_process_knows_cannot_be_made_by_another_one(held, toolcrib, tmp_path):
+    tool = PAY.replace("note: {type: string}", "note: {type: string, x-secret: true}")
+    assert tool != PAY
+    (tmp_path / "project" / "descriptors" / "pay.tool.yaml").write_text(tool)
+    refused = toolcrib("call", "pay", "amount=6", "note=canary-secret")
+    id_ = refused.stderr.split("the approval `")[1].split("`")[0]
+    approved = toolcrib("approvals", "approve", id_)
+    assert approved.stderr == (
+        "its arguments contain secrets that only the process of its caller knows; "
+        "it is made when the caller repeats it there\n"
+    )
+    assert "arguments_unknown" in toolcrib("approvals", "run", id_).stderr

@@ -116,6 +116,15 @@ def test_amounts_are_exact(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("amount", "written"), [(250, "250"), (0.05, "0.05"), (1e308, "1E+308"), (1e-99, "1E-99")]
+)
+def test_a_message_shows_an_amount_shortly(tmp_path, amount, written):
+    result = opened(tmp_path, budget(most=0), PAY).call_sync("pay", {"amount": amount})
+    assert result.error.details["amount"] == written
+    assert f"it spends {written}, and 0 of 0 is left" in result.message
+
+
 @given(st.floats(0, 1e300, allow_nan=False) | st.integers(0, 10**300))
 def test_numbers_become_the_decimals_that_are_written(number):
     assert parse_amount(number) == Decimal(repr(number))

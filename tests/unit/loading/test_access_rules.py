@@ -24,7 +24,7 @@ def problems(tmp_path, monkeypatch):
     (tmp_path / "t.yaml").write_text(
         "name: refund_order\ntags: [money]\n"
         "input_schema: {type: object, properties: {amount: {type: number}}, additionalProperties: false}\n"
-        "mock: {result: 1}\n---\nname: get_order\nmock: {result: 1}\n"
+        "mock: {result: 1}\n---\nname: get_order\ninput_schema: {type: object, properties: {id: {type: string}}}\nmock: {result: 1}\n"
     )
 
     def found(text):
@@ -156,6 +156,24 @@ def test_a_glob_of_a_rule_or_a_budget_that_matches_no_tool_is_reported(problems)
         ),
         ("idle_glob", 19, "`pay_*` of the budget `calls` matches no tool", near),
     ]
+
+
+def test_an_amount_that_reads_an_argument_which_a_tool_has_not_is_reported(problems):
+    text = (
+        "budgets:\n"
+        '  typo: {tools: [refund_order], amount: "{{ args.amuont }}", most: 1}\n'
+        '  all: {tools: ["*"], amount: "{{ args.amount }}", most: 1}\n'
+        '  optional: {tools: ["*"], amount: "{{ args[\'amount\'] | default(0) }}", most: 1}\n'
+        "profiles:\n  ci:\n    budgets:\n      all: off\n"
+        '      typo: {tools: [refund_order], amount: "{{ args.total }}", most: 1}\n'
+    )
+    found = problems(text)
+    assert [(code, line) for code, line, *_ in found] == [("unknown_argument", line) for line in (4, 5, 11)]
+    assert found[0][2:] == (
+        "the budget `typo` denies calls of `refund_order`: unknown key `amuont` in `args`; its keys are `amount`",
+        "did you mean `amount`?",
+    )
+    assert found[1][3] == "write `args['name'] | default(0)` for tools without the argument"
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,10 @@ from toolcrib.loading.budgets import DIGITS, REACHED, Budget, budget_permission,
 _EXACT: Final = Context(prec=4 * DIGITS, Emax=999_999, Emin=-999_999)
 
 
+_PLAIN: Final = 28
+"""Digits before or after the point up to which messages write an amount without an exponent."""
+
+
 class Reservation:
     """An amount that a call has reserved.
 
@@ -220,5 +224,5 @@ def _reached(call: Call, budget: Budget, amount: Decimal, total: Decimal) -> Res
 
 def _text(amount: Decimal) -> str:
     # Not `normalize()` alone, which writes 200 as `2E+2`.
-    whole = amount == amount.to_integral_value()
-    return f"{amount.quantize(Decimal(1)) if whole and abs(amount.adjusted()) < 28 else amount.normalize():f}"
+    plain = abs(amount.adjusted()) < _PLAIN
+    return f"{amount.normalize():f}" if plain else str(amount.normalize())

@@ -29,4 +29,10 @@ def limit_phrase(tool: Descriptor, name: str, value: str) -> str:
     """A limit in a sentence: `` `limits.memory` is 256MiB (shop.tool.yaml:7) ``."""
     place = place_of_limit(tool, name)
     key = f"`{name}`" if name == "timeout" else f"`limits.{name}`"
-    return f"{key} is {value}{f' ({place})' if place else ''}"
+    return f"{key} is {value}{in_parentheses(place)}"
+
+
+def in_parentheses(place: str) -> str:
+    """A place after what it declares: ` (toolcrib.yaml:12, profile ci)`; empty for no place."""
+    # It may end with a profile and a rule that are in parentheses themselves.
+    return f" ({place.replace(' (', ', ').replace(')', '')})" if place else ""

@@ -153,7 +153,7 @@ class ToolGate:
         matching = [
             decision_of(rule)
             for rule, matches in self._rules
-            if matches is not None and _concerns(rule.conditions, principal)
+            if matches is not None and is_of_caller(rule.conditions, principal)
         ]
         if self._paths is not None:
             matching.append(AccessDecision("deny", PATH_NOT_ALLOWED, "`paths`"))
@@ -167,7 +167,7 @@ class ToolGate:
 
     def _planned(self, principal: Principal) -> _Plan:
         concerned = [
-            (rule, matches) for rule, matches in self._rules if _concerns(rule.conditions, principal)
+            (rule, matches) for rule, matches in self._rules if is_of_caller(rule.conditions, principal)
         ]
         plain = [*self._fixed, *self._ungranted(principal)]
         plain += [decision_of(rule) for rule, matches in concerned if matches is None]
@@ -212,8 +212,8 @@ class ToolGate:
         return AccessDecision("deny", cause, f"`{key}`", place, reason, severity)
 
 
-def _concerns(conditions: Mapping[str, Any], principal: Principal) -> bool:
-    """Whether a rule concerns a caller."""
+def is_of_caller(conditions: Mapping[str, Any], principal: Principal | CallContext) -> bool:
+    """Whether a caller and its user meet the conditions of a rule that concern them."""
     return all(
         accepts(conditions[key], lambda glob, name=name: fnmatchcase(name, glob))  # type: ignore[misc]
         for key, name in (("caller", principal.caller), ("user", principal.user))

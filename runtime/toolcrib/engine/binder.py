@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.access_control import ToolGate
     from toolcrib.engine.call_journal import Journal
     from toolcrib.loading.budgets import Budget
+    from toolcrib.loading.limit_rules import LimitRule
     from toolcrib.registry.catalog import HiddenReason
     from toolcrib.security.access import AccessViolation
     from toolcrib.security.redaction import Redactor
@@ -42,6 +43,7 @@ class Binder:
             contained.
         approve: Holds a call that needs approval.
         budgets: Returns the budgets that count a tool.
+        limit_rules: Returns the rules of `limits.rules` that may limit calls of a tool.
         telemetry: Returns what is recorded of calls.
         secrets: Returns the secrets that were looked up so far; None if there are none.
         journal: Returns the journal of the runtime; None if there is none.
@@ -63,6 +65,7 @@ class Binder:
         record: Callable[[AccessViolation], None],
         approve: Approve | None = None,
         budgets: Callable[[Descriptor], Sequence[Budget]] = lambda _tool: (),
+        limit_rules: Callable[[Descriptor], Sequence[LimitRule]] = lambda _tool: (),
         telemetry: Callable[[], Telemetry] = lambda: NO_TELEMETRY,
         secrets: Callable[[], Redactor | None] = lambda: None,
         journal: Callable[[], Journal | None] = lambda: None,
@@ -78,6 +81,7 @@ class Binder:
         self._record = record
         self._approve = approve
         self._budgets = budgets
+        self._limit_rules = limit_rules
         self._telemetry = telemetry
         self._secrets = secrets
         self._journal = journal
@@ -127,8 +131,14 @@ class Binder:
         return self._bound(tool, bound)._replace(lasting=False)
 
     def _bound(self, tool: Descriptor, bound: BoundTool) -> BoundChain:
-        context = self._context(tool, bound)
-        return BoundChain(tool, bound, *build_chain(context), access=context.access)
+        context, rules = self._context(tool, bound), self._limit_rules(tool)
+        context = context._replace(limit_rules=[rule for rule in rules if not rule.is_personal])
+        chain = BoundChain(tool, bound, *build_chain(context), access=context.access, context=context)
+        if len(context.limit_rules) == len(rules):
+            return chain
+        from toolcrib.engine.caller_limits import CallerChains  # noqa: PLC0415 -- few rules name callers
+
+        return CallerChains(chain, context, rules).chain
 
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
         """Bind a tool in another of its modes, without layers; an `Unavailable` if that is not possible."""

@@ -674,6 +674,17 @@ def check_settings(stock: LoadedProject, kinds: Kinds) -> list[Problem]:
         problems += idle_globs(cards, settled([glob]), of=what, place=place(pointer))
     problems += _check_amounts(project, stock.registry)
     problems += _check_access_rules(project, stock, settled)
+    if project.limit_rules or any(profile.limit_rules for profile in project.profiles.values()):
+        from toolcrib.loading.limit_rules import idle_limit_rules  # noqa: PLC0415 -- few projects have such rules
+        from toolcrib.loading.projects import settings_of  # noqa: PLC0415 -- as above
+
+        found = [
+            settings_of(project, name).limit_rules for name in ("", *project.profiles) if not project.broken
+        ]
+        # A rule that a profile inherits is reported once.
+        rules = {rule["at"]: {name: rule} for each in found for name, rule in each.items()}
+        for one in rules.values():
+            problems += idle_limit_rules(one, stock.registry, settled)
     toolsets = {toolset.name for toolset in stock.toolsets}
     known = known_modes(stock.registry, kinds)
     for name, profile in project.profiles.items():

@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from toolcrib.executors.python.declarations import Declared, ToolKeys
     from toolcrib.loading.budgets import Budget
     from toolcrib.loading.fingerprints import FileFingerprints
+    from toolcrib.loading.limit_rules import LimitRule
     from toolcrib.loading.packs import Pack
     from toolcrib.loading.projects import Project
     from toolcrib.loading.reader import LoadedDocuments
@@ -989,6 +990,7 @@ class Engine:
             record=self._record,
             approve=self._approve,
             budgets=self._budgets_of,
+            limit_rules=self._limit_rules_of,
             telemetry=lambda: self.telemetry,
             secrets=lambda: self.known_secrets,
             journal=lambda: self.journal,
@@ -1014,6 +1016,7 @@ class Engine:
         self._sources: PythonModules | None = None
         self._switches: list[Rule] = []
         self._budgets: tuple[Settings, tuple[Budget, ...]] | None = None  # compiled for these settings
+        self._limit_rules: tuple[Settings, tuple[LimitRule, ...]] | None = None  # as above
         self._changes: dict[str, Descriptor | None] = {}  # the tools that `add` and `remove` gave and took
         self._configs: dict[str, dict[str, JSON]] = {}  # what `configure` set for tools of files
         self._main = self.session(id="main", clock=clock, seed=seed)
@@ -1279,8 +1282,13 @@ class Engine:
     def _configured(self, tool: Descriptor) -> Descriptor:
         """A tool that was added, with the defaults and modes that apply to those of files."""
         modes = NOTHING if self._asked is None else self._asked.modes
-        registry = Registry([tool if self.settings is None else apply_settings(tool, self.settings)])
-        return with_modes(registry, modes)[tool.name]
+        if self.settings is not None:
+            tool = apply_settings(tool, self.settings)
+        if self.settings is not None and self.settings.limit_rules:
+            from toolcrib.loading.limit_rules import fixed_limits  # noqa: PLC0415 -- few projects have such rules
+
+            tool = fixed_limits(self.settings.limit_rules)(tool)
+        return with_modes(Registry([tool]), modes)[tool.name]
 
     def _with_changes(self, registry: Registry) -> Registry:
         """A registry that was read again, with the tools that `add` and `remove` gave and took."""
@@ -1586,7 +1594,21 @@ class Engine:
             from toolcrib.loading.budgets import compile_budgets  # noqa: PLC0415 -- few projects have budgets
 
             self._budgets = settings, compile_budgets(settings.budgets)
-        return tuple(budget for budget in self._budgets[1] if budget.counts(tool.name))
+        return tuple(budget for budget in self._budgets[1] if budget.counts(tool))
+
+    def _limit_rules_of(self, tool: Descriptor) -> Sequence[LimitRule]:
+        """The rules of `limits.rules` that may limit calls of a tool."""
+        settings = self.settings
+        if settings is None or not settings.limit_rules:
+            return ()
+        from toolcrib.loading.limit_rules import (  # noqa: PLC0415 -- few projects have such rules
+            compile_limit_rules,
+            rules_for,
+        )
+
+        if self._limit_rules is None or self._limit_rules[0] is not settings:
+            self._limit_rules = settings, compile_limit_rules(settings.limit_rules)
+        return rules_for(self._limit_rules[1], tool)
 
     def keeps_state(self, tool: Descriptor) -> bool:
         """Whether calls of a tool depend on earlier calls of their session."""

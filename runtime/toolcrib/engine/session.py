@@ -89,6 +89,8 @@ class BoundChain(NamedTuple):
         kept: Whether a layer or an observer may keep the arguments and results of calls.
         lasting: Whether later calls may reuse the chain.
         access: Decides about each call; None if access decides nothing about the tool.
+        context: What the layers were built from; None if the tool cannot run.
+        chain_of: Returns the chain for the calls of a caller; None if it is the same for all.
     """
 
     tool: Descriptor
@@ -99,6 +101,8 @@ class BoundChain(NamedTuple):
     kept: bool = False
     lasting: bool = True
     access: ToolGate | None = None
+    context: LayerContext | None = None
+    chain_of: Callable[[CallContext], BoundChain] | None = None
 
 
 _MOST_OTHERS = 64

@@ -62,6 +62,10 @@ def apply_profile(
         registry = registry.changed(
             tool=lambda tool: apply_settings(tool, settings), card=lambda card: _card_in(card, settings.modes)
         )
+    if settings.limit_rules:
+        from toolcrib.loading.limit_rules import fixed_limits  # noqa: PLC0415 -- few projects have such rules
+
+        registry = registry.changed(tool=fixed_limits(settings.limit_rules))
     registry = with_modes(registry, modes).with_toolsets(stock.toolsets)
     if settings.switches:
         registry = registry.with_rules(Rule(*switch) for switch in settings.switches)

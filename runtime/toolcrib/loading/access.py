@@ -134,8 +134,13 @@ def _check_rule(rule: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
                 compile_matcher(conditions["args"], faults, f"{base}/args")
                 yield from faults
             else:
-                for place, entry in _entries(conditions[key], f"{base}/{key}"):
-                    yield from _check_entry(key, entry.removeprefix("!"), place)
+                yield from check_condition(key, conditions[key], f"{base}/{key}")
+
+
+def check_condition(key: str, said: Any, pointer: str) -> Iterator[Problem]:
+    """The problems of one condition of a rule, other than `args`."""
+    for place, entry in _entries(said, pointer):
+        yield from _check_entry(key, entry.removeprefix("!"), place)
 
 
 def _entries(said: Any, pointer: str) -> Iterator[tuple[str, str]]:
@@ -180,7 +185,7 @@ def check_rules(
         concerned = [card.name for card in cards if fits_conditions(card, rule.conditions)]
         if not concerned and all(map(settled, globs)):
             message = f"the rule `{rule_text(rule)}` matches no tool"
-            yield _warning("idle_rule", message, _near(rule, cards), rule)
+            yield _warning("idle_rule", message, hint_for_idle(rule.conditions, cards), rule)
             continue
         place = rule.place.partition(" (profile ")[0]
         yield from idle_globs(
@@ -228,7 +233,8 @@ def _warning(code: str, message: str, hint: str, rule: AccessRule) -> Problem:
     return Problem(code=code, message=message, hint=hint, severity="warning").at(source, line, 1)
 
 
-def _near(rule: AccessRule, cards: Collection[Card]) -> str:
+def hint_for_idle(conditions: Mapping[str, Any], cards: Collection[Card]) -> str:
+    """How to change conditions that no tool meets."""
     known: dict[str, set[str]] = {
         "tool": {card.name for card in cards},
         "tag": {tag for card in cards for tag in card.tags},
@@ -237,7 +243,7 @@ def _near(rule: AccessRule, cards: Collection[Card]) -> str:
         "pack": {card.pack for card in cards if card.pack},
     }
     for key, names in known.items():
-        for _, entry in _entries(rule.conditions.get(key, ()), ""):
+        for _, entry in _entries(conditions.get(key, ()), ""):
             if not any(fnmatchcase(name, entry) for name in names):
                 near = did_you_mean(entry.strip("*?!"), names)
                 if near:

@@ -11,11 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ExpressionError, Problem
-from toolcrib.core.model import JSON, Estimate
+from toolcrib.core.model import JSON, NOTHING, Descriptor, Estimate
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.subschemas import described_names, may_name_elsewhere
 from toolcrib.expressions import Rendering, compile_value
+from toolcrib.loading.access import check_condition
 from toolcrib.loading.descriptors import check_tool_globs
+from toolcrib.registry.catalog import card_of, fits_conditions
 from toolcrib.registry.registry import Registry
 from toolcrib.security.access import AccessDecision
 
@@ -24,6 +26,9 @@ REACHED: Final = "budget_reached"
 
 PERIODS: Final = ("run", "session", "user", "caller")
 """The values of `per` that are not a duration."""
+
+PERSONAL: Final = frozenset({"caller", "user"})
+"""Conditions that depend on who makes a call."""
 
 DIGITS: Final = 400
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,400}(\.[0-9]{1,400})?([eE][+-]?[0-9]{1,3})?")
@@ -35,6 +40,7 @@ class Budget(NamedTuple):
     Attributes:
         name: Name of the budget.
         tools: Globs of the tools that it counts.
+        conditions: Further conditions of the calls that it counts, as in rules of `access`.
         amount: The amount of a call, from `args` and `estimate`.
         actual: The amount that a call has spent, from `args` and `result`; None for the reserved amount.
         per: What shares the budget: `run`, `session`, `user`, `caller`, or `time`.
@@ -55,10 +61,12 @@ class Budget(NamedTuple):
     asks: bool
     place: str
     written: str
+    conditions: Mapping[str, JSON] = NOTHING
 
-    def counts(self, tool: str) -> bool:
-        """Whether the budget counts the calls of a tool."""
-        return any(fnmatchcase(tool, glob) for glob in self.tools)
+    def counts(self, tool: Descriptor) -> bool:
+        """Whether the budget counts calls of a tool."""
+        named = any(fnmatchcase(tool.name, glob) for glob in self.tools)
+        return named and (not self.conditions or fits_conditions(card_of(tool), self.conditions))
 
 
 def compile_budgets(settings: Mapping[str, Mapping[str, Any]]) -> tuple[Budget, ...]:
@@ -80,6 +88,7 @@ def compile_budgets(settings: Mapping[str, Mapping[str, Any]]) -> tuple[Budget, 
                 asks=said.get("on_reach", "deny") == "ask",
                 place=said.get("at", ""),
                 written=per,
+                conditions=said.get("for", NOTHING),
             )
         )
     return tuple(budgets)
@@ -141,6 +150,8 @@ def check_budgets(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
         if budget == OFF:
             continue
         yield from check_tool_globs(budget.get("tools", ()), f"{at}/tools")
+        for key, condition in budget.get("for", {}).items():
+            yield from check_condition(key, condition, f"{at}/for/{key}")
         for key, names in (("amount", AMOUNT_NAMES), ("actual", ACTUAL_NAMES)):
             if key in budget:
                 yield from _check_expression(budget[key], names, f"{at}/{key}")
@@ -171,7 +182,13 @@ def check_arguments(name: str, said: Mapping[str, Any], registry: Registry) -> P
         return None
     denied: list[str] = []
     faults: dict[tuple[str, ...], list[Problem]] = {}
-    for tool in (tool for tool in registry if any(fnmatchcase(tool, glob) for glob in said["tools"])):
+    counted = (
+        tool
+        for tool in registry
+        if any(fnmatchcase(tool, glob) for glob in said["tools"])
+        and fits_conditions(registry.cards[tool], said.get("for", {}))
+    )
+    for tool in counted:
         descriptor = registry[tool]
         schema = descriptor.input_schema
         if "input_schema" not in descriptor.origin.written or may_name_elsewhere(schema):

@@ -121,6 +121,7 @@ def check_project(said: Mapping[str, Any], written: Mapping[str, Any]) -> list[P
         *check_tool_globs(said.get("disable", ()), "/disable"),
         *check_toolsets(said.get("toolsets", {})),
         *check_limits(said, ""),
+        *_check_limit_rules(said, "", of_profile=False),
         *check_reach(said, ""),
         *check_access(said, ""),
         *_check_budgets(said, ""),
@@ -143,6 +144,7 @@ def _check_profile(said: Mapping[str, Any], pointer: str, profiles: list[str] | 
         yield unknown_name_problem("profile", said["extends"], profiles, f"{pointer}/extends")
     yield from check_defaults(said, pointer)
     yield from check_limits(said, pointer)
+    yield from _check_limit_rules(said, pointer, of_profile=True)
     yield from check_reach(said, pointer)
     yield from check_access(said, pointer)
     yield from _check_budgets(said, pointer)
@@ -158,6 +160,14 @@ def _check_budgets(said: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
         from toolcrib.loading.budgets import check_budgets  # noqa: PLC0415
 
         yield from check_budgets(said, pointer)
+
+
+def _check_limit_rules(said: Mapping[str, Any], pointer: str, *, of_profile: bool) -> Iterator[Problem]:
+    if "rules" in said.get("limits", {}):
+        # Deferred: most projects have no such rules.
+        from toolcrib.loading.limit_rules import check_limit_rules  # noqa: PLC0415
+
+        yield from check_limit_rules(said, pointer, of_profile=of_profile)
 
 
 _CODES = {"profile": "unknown_profile", "toolset": "unknown_toolset"}
@@ -313,6 +323,7 @@ class Profile:
         access: Who may call what, as far as the profile says.
         experimental: `show` or `hide` for experimental tools; empty to keep that of the project.
         deprecated: `show` or `hide` for deprecated tools; empty to keep that of the project.
+        limit_rules: Name of a rule of `limits.rules` -> the rule as written, or `off`.
         budgets: Name of a budget -> the budget as written, or `off`.
         approvals: Settings of pending approvals, as written.
         telemetry: What is recorded of calls, as written.
@@ -335,6 +346,7 @@ class Profile:
     access: AccessSettings = NO_ACCESS
     experimental: str = ""
     deprecated: str = ""
+    limit_rules: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     budgets: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     approvals: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     telemetry: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
@@ -364,6 +376,7 @@ class Project:
         access: Who may call what.
         experimental: `show` or `hide` for experimental tools.
         deprecated: `show` or `hide` for deprecated tools.
+        limit_rules: Name of a rule of `limits.rules` -> the rule as written.
         budgets: Name of a budget -> the budget as written.
         approvals: Settings of pending approvals, as written.
         journal: Settings of the journal, as written; a text is its `store`.
@@ -393,6 +406,7 @@ class Project:
     access: AccessSettings = NO_ACCESS
     experimental: str = "show"
     deprecated: str = "show"
+    limit_rules: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     budgets: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     approvals: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     telemetry: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
@@ -548,6 +562,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         ),
         experimental=said.get("experimental", "show"),
         deprecated=said.get("deprecated", "show"),
+        limit_rules=MappingProxyType(dict(said.get("limits", {}).get("rules", {}))),
         budgets=MappingProxyType(dict(said.get("budgets", {}))),
         approvals=MappingProxyType(dict(said.get("approvals", {}))),
         telemetry=MappingProxyType(dict(said.get("telemetry", {}))),
@@ -586,6 +601,7 @@ def _profile(name: str, said: Mapping[str, Any], origin: Origin) -> Profile:
         ),
         experimental=said.get("experimental", ""),
         deprecated=said.get("deprecated", ""),
+        limit_rules=MappingProxyType(dict(said.get("limits", {}).get("rules", {}))),
         budgets=MappingProxyType(dict(said.get("budgets", {}))),
         approvals=MappingProxyType(dict(said.get("approvals", {}))),
         telemetry=MappingProxyType(dict(said.get("telemetry", {}))),
@@ -736,9 +752,11 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
     # First, so that `enable` can offer single tools of a hidden kind.
     switches[:0] = [(("*",), False, place, flag) for flag, place in hides.items() if place]
     budgets = _placed(project.budgets, partial(where.of_project, "budgets"))
+    rules = _placed(project.limit_rules, partial(where.of_project, "limits", "rules"))
     approvals, telemetry, journal = dict(project.approvals), dict(project.telemetry), dict(project.journal)
     for part in project.lineage(profile):
         budgets |= _placed(part.budgets, partial(where.of_profile, part, "budgets"))
+        rules |= _placed(part.limit_rules, partial(where.of_profile, part, "limits", "rules"))
         approvals |= part.approvals
         telemetry |= part.telemetry
         journal |= part.journal
@@ -764,11 +782,12 @@ def _in_force(project: Project, profile: str, chosen_by: str) -> Settings:
         sandbox,
         telemetry,
         journal,
+        {name: rule for name, rule in rules.items() if isinstance(rule, dict)},
     )
 
 
 def _placed(budgets: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, Any]:
-    """Add its place to each budget; `off` stays as it is."""
+    """Add its place to each budget or rule; `off` stays as it is."""
     return {
         name: {**budget, "at": place(name)} if isinstance(budget, dict) else budget
         for name, budget in budgets.items()

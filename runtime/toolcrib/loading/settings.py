@@ -7,7 +7,7 @@ documents. `limits` are stored key by key, so that a profile can override single
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -47,6 +47,7 @@ class Settings(NamedTuple):
         sandbox: Where programs run: `bubblewrap` or `none`; empty if not configured.
         telemetry: What is recorded of calls, as written.
         journal: Settings of the journal, as written; `store` is `off` or the address of a server.
+        limit_rules: Name of a rule of `limits.rules` -> the rule as written, and its place as `at`.
     """
 
     profile: str
@@ -68,9 +69,10 @@ class Settings(NamedTuple):
     sandbox: str = ""
     telemetry: Mapping[str, JSON] = NOTHING
     journal: Mapping[str, JSON] = NOTHING
+    limit_rules: Mapping[str, Mapping[str, JSON]] = NOTHING
 
 
-NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", (), {}, {}, "", {}, {})
+NO_SETTINGS = Settings("", "", {}, {}, (), "", (), {}, (), {}, {}, {}, "", (), {}, {}, "", {}, {}, {})
 """The settings outside projects."""
 
 
@@ -140,9 +142,14 @@ _SIZES = frozenset({"input_size", "output_size", "memory", "written_bytes"})
 
 
 def flatten_limits(said: Mapping[str, Any]) -> dict[str, JSON]:
-    """Flatten `limits` to keys with dots: `{"breaker": {"failures": 3}}` becomes `{"breaker.failures": 3}`."""
+    """Flatten `limits` to keys with dots: `{"breaker": {"failures": 3}}` becomes `{"breaker.failures": 3}`.
+
+    The `rules` of a project are no limits of single tools, and left out.
+    """
     flat: dict[str, JSON] = {}
     for key, value in said.items():
+        if key == "rules":
+            continue
         if isinstance(value, dict):
             flat |= {f"{key}.{inner}": item for inner, item in value.items()}
         else:
@@ -182,13 +189,16 @@ def with_limits(limits: Limits, said: Mapping[str, JSON]) -> Limits:
             block: Any = getattr(limits, name) or Breaker()
             limits = limits._replace(**{name: block._replace(**{part: _read(value)})})
         else:
-            read: Callable[[Any], Any] = parse_size if name in _SIZES else _read
-            limits = limits._replace(**{name: read(value)})
+            limits = limits._replace(**{name: read_limit(name, value)})
     return limits
 
 
+def read_limit(name: str, value: JSON) -> Any:
+    """Parse a limit: a number, a size, `off`, a rate (`10/1m`), a share (`20%`) or a duration."""
+    return parse_size(value) if name in _SIZES else _read(value)  # type: ignore[arg-type]
+
+
 def _read(value: JSON) -> Any:
-    """Parse a limit: a number, `off`, a rate (`10/1m`), a share (`20%`) or a duration."""
     if not isinstance(value, str):
         return value
     if value == OFF:

@@ -53,8 +53,15 @@ def test_a_full_queue_is_told_at_once():
     script = Script(takes=1)
     *_, last = gather(reaching(script, "limits: {concurrency: 1, queue: 2}"), *["tool"] * 4)
     assert (last.outcome, last.error.code) == (Outcome.OVERLOADED, "queue_full")
-    assert last.message == "the queue of `tool` is full: 1 running, 2 waiting"
-    assert last.error.details == {"limit": "tool", "under_way": 1, "waiting": 2}
+    assert last.message == "the queue of `tool` is full: 1 running, 2 waiting (at most 2)"
+    assert last.error.details == {
+        "limit": "queue",
+        "of": "tool",
+        "value": 2,
+        "measured": 2,
+        "at": "tools.yaml:3",
+        "under_way": 1,
+    }
     assert last.error.retryable
     assert last.usage == (0, 0.0)
 
@@ -93,7 +100,7 @@ def test_an_origins_queue_counts_the_calls_of_all_tools():
     script = Script(takes=1)
     more = "limits: {concurrency: 1, origin: {concurrency: 1, queue: 3}}"
     *_, last = gather(reaching(script, more, more), "tool", "tool", "tool_2", "tool_2", "tool_2")
-    assert last.message == f"the queue of `{ORIGIN}` is full: 1 running, 3 waiting"
+    assert last.message == f"the queue of `{ORIGIN}` is full: 1 running, 3 waiting (at most 3)"
 
 
 def test_tools_of_an_origin_take_turns():
@@ -140,8 +147,15 @@ def test_a_call_that_would_come_too_late_ends_at_once():
     late = results[-1]
     assert ends(results) == ["ok"] * 4 + ["limit_exceeded"]
     assert (late.error.code, late.error.retryable) == ("rate_limited", True)
-    assert late.message == "the rate limit of `tool` is 2/4s; retry after 8s"
-    assert late.error.details == {"limit": "tool", "rate": "2/4s", "retry_after": 8.0}
+    assert late.message == "the rate limit of `tool` is 2/4s, 2 used; retry after 8s"
+    assert late.error.details == {
+        "limit": "rate",
+        "of": "tool",
+        "value": "2/4s",
+        "measured": 2,
+        "at": "tools.yaml:4",
+        "retry_after": 8.0,
+    }
     assert late.usage == (0, 0.0)
 
 
@@ -155,7 +169,7 @@ def test_the_rate_of_an_origin_is_shared():
 def test_the_rate_of_an_origin_may_be_too_late_as_well():
     script = Script()
     late = gather(reaching(script, "limits: {origin: {rate: 1/1m}}"), "tool", "tool")[-1]
-    assert late.message == f"the rate limit of `{ORIGIN}` is 1/1m; retry after 1m"
+    assert late.message == f"the rate limit of `{ORIGIN}` is 1/1m, 1 used; retry after 1m"
 
 
 def test_what_turns_out_too_late_only_in_the_queue_ends_there():
@@ -163,7 +177,7 @@ def test_what_turns_out_too_late_only_in_the_queue_ends_there():
     more = "timeout: 5s\nlimits: {concurrency: 1, origin: {rate: 2/9s}}"
     results = gather(reaching(script, more, more), "tool", "tool", "tool_2")
     assert ends(results) == ["ok", "limit_exceeded", "ok"]
-    assert results[1].message == f"the rate limit of `{ORIGIN}` is 2/9s; retry after 7s"
+    assert results[1].message == f"the rate limit of `{ORIGIN}` is 2/9s, 2 used; retry after 7s"
     assert results[1].usage == (0, 2.0)
 
 
@@ -177,14 +191,14 @@ def test_a_rate_that_turns_out_too_slow_in_the_line_of_the_tool_is_told_there():
     runtime = reaching(answer, "timeout: 5s\nlimits: {concurrency: 1, rate: 2/4s}")
     results = gather(runtime, *["tool"] * 4)
     assert ends(results) == ["ok"] * 3 + ["limit_exceeded"]
-    assert results[-1].message == "the rate limit of `tool` is 2/4s; retry after 2s"
+    assert results[-1].message == "the rate limit of `tool` is 2/4s, 2 used; retry after 2s"
     assert results[-1].usage == (0, 4.0)
 
 
 def test_a_line_that_is_too_long_for_the_rate_is_not_joined():
     script = Script(takes=2)
     late = gather(reaching(script, "timeout: 5s\nlimits: {rate: 1/2s}"), *["tool"] * 4)[-1]
-    assert late.message == "the rate limit of `tool` is 1/2s; retry after 6s"
+    assert late.message == "the rate limit of `tool` is 1/2s, 1 used; retry after 6s"
     assert late.usage == (0, 0.0)
 
 

@@ -276,14 +276,14 @@ REGISTRY = Registry(
 
 def _decides(rules, tool, caller, number):
     """The first rule of the strongest effect whose conditions hold, as the documentation says."""
-    from toolcrib.engine.access_control import Principal, _concerns  # noqa: PLC0415 -- the definition
+    from toolcrib.engine.access_control import Principal, is_of_caller  # noqa: PLC0415 -- the definition
 
     card = REGISTRY.cards[tool]
     holding = [
         rule
         for rule in rules
         if fits_conditions(card, rule.conditions)
-        and _concerns(rule.conditions, Principal(caller))
+        and is_of_caller(rule.conditions, Principal(caller))
         and compile_matcher(rule.conditions.get("args", {}), []).matches({"n": number})
     ]
     return next((rule for effect in EFFECTS for rule in holding if rule.effect == effect), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib import Executors
+from toolcrib import Descriptor, Executors
 from toolcrib.core.errors import DocumentError
 from toolcrib.loading.budgets import compile_budgets
 from toolcrib.loading.cache.index import decode_value, encode_value
@@ -35,8 +35,8 @@ budgets:
     spending, calls = compile_budgets(settings.budgets)
     assert (spending.tools, spending.per, spending.asks) == (("pay_*", "*__purchase"), "session", True)
     assert spending.place == "toolcrib.yaml:3"
-    assert spending.counts("shop__purchase")
-    assert not spending.counts("refund")
+    assert spending.counts(Descriptor("shop__purchase"))
+    assert not spending.counts(Descriptor("refund"))
     assert (calls.per, calls.seconds, calls.most, calls.asks, calls.actual) == (
         "time",
         5400,

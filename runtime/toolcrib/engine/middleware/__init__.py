@@ -58,11 +58,16 @@ def _reaching(context: LayerContext) -> bool:
 
 
 def _limited(context: LayerContext) -> bool:
+    return bool(context.limit_rules and context.shared_rules) or _breaking(context)
+
+
+def _breaking(context: LayerContext) -> bool:
     return reaches_out(context.bound) and getattr(context.bound, "limited", True)
 
 
 def _waiting(context: LayerContext) -> bool:
-    return context.bound.waits
+    # A mock does not wait, but its calls may wait for a place.
+    return context.bound.waits or _limited(context)
 
 
 def _decided(context: LayerContext) -> bool:
@@ -123,7 +128,7 @@ LAYERS: Final = (
     ),  # inside `limits`: a refused call reserves nothing; all attempts are one call
     LayerEntry("journal", _journalled, keeps=True),  # inside `budget`: records only calls that are made
     LayerEntry("retry", _reaching),
-    LayerEntry("circuit_breaker", _limited),  # inside `retry`: counts each attempt
+    LayerEntry("circuit_breaker", _breaking),  # inside `retry`: counts each attempt
     LayerEntry("attempts", _recorded),  # inside `circuit_breaker`: a refused call is not an attempt
     LayerEntry("results", trusts=True),  # checks every answer, injected ones too
     LayerEntry("faults", _failing),  # innermost: replaces the tool's own answer, in every mode

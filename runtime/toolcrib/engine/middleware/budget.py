@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from toolcrib.core.call_progress import progress_of
 from toolcrib.core.errors import ExpressionError
-from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Outcome, Result
+from toolcrib.core.model import JSON, NOTHING, Call, CallContext, Descriptor, Outcome, Result
 from toolcrib.core.protocols import CallNext
+from toolcrib.engine.access_control import is_of_caller
 from toolcrib.engine.middleware.call_failures import attempts_of, without_attempts
 from toolcrib.engine.middleware.layer import LayerContext, SharedState, never_waits
-from toolcrib.loading.budgets import DIGITS, REACHED, Budget, budget_permission, parse_amount
+from toolcrib.loading.budgets import DIGITS, PERSONAL, REACHED, Budget, budget_permission, parse_amount
 
 # Enough digits for sums of all numbers that `parse_amount` accepts, so that no sum is ever rounded.
 _EXACT: Final = Context(prec=4 * DIGITS, Emax=999_999, Emin=-999_999)
@@ -78,11 +79,13 @@ class BudgetAccount:
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext:
     """Build the layer of a tool."""
-    shared, tool, budgets = context.shared, context.tool, context.budgets
+    shared, tool, all_budgets = context.shared, context.tool, context.budgets
+    personal = any(not PERSONAL.isdisjoint(each.conditions) for each in all_budgets)
     estimate: dict[str, JSON] = _estimate_of(tool)
 
     @never_waits
     async def budget(call: Call) -> Result:
+        budgets = budgets_of(call.context, all_budgets) if personal else all_budgets
         amounts: list[Decimal] = []
         for each in budgets:
             try:
@@ -109,6 +112,11 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext:
         return result
 
     return budget
+
+
+def budgets_of(context: CallContext, budgets: Sequence[Budget]) -> Sequence[Budget]:
+    """The budgets that count the calls of a caller and user."""
+    return [budget for budget in budgets if is_of_caller(budget.conditions, context)]
 
 
 def _estimate_of(tool: Descriptor) -> dict[str, JSON]:

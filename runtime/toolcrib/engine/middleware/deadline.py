@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING
 
 from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.clock import format_duration
-from toolcrib.core.limit_reports import limit_details
-from toolcrib.core.model import ANSWERS, Call, Outcome, Result, Usage
+from toolcrib.core.limit_reports import in_parentheses, limit_details
+from toolcrib.core.model import ANSWERS, Call, Descriptor, Outcome, Result, Usage
+from toolcrib.core.protocols import BoundTool
 from toolcrib.engine.middleware.call_failures import may_have_acted, without_attempts
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link
+
+if TYPE_CHECKING:
+    from toolcrib.loading.limit_rules import LimitRule
 
 
 def layer(context: LayerContext, call_next: Link) -> Link | None:
     """Build the layer of a tool; None if its calls never wait."""
     tool, bound = context.tool, context.bound
-    if not bound.waits:
+    if not (bound.waits or context.shared_rules):
         return None
-    own: float | None = getattr(bound, "timeout", None)
-    seconds = tool.timeout if own is None else own
+    seconds = effective_timeout(tool, bound, context.limit_rules)
 
     # An `EagerTool` needs no deadline, and only layers that wait read it: the copy of the call can be saved.
     unread = context.begin is not None and not iscoroutinefunction(call_next)
@@ -45,15 +49,22 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
     return deadline
 
 
+def effective_timeout(tool: Descriptor, bound: BoundTool | None, rules: Sequence[LimitRule]) -> float:
+    """Seconds until a call of a tool times out: those of its binding or descriptor, or less by a rule."""
+    own: float | None = getattr(bound, "timeout", None)
+    seconds = tool.timeout if own is None else own
+    return min([seconds, *(float(rule.limits["timeout"]) for rule in rules if "timeout" in rule.limits)])
+
+
 def _late(call: Call, seconds: float, elapsed: float, given: CallProgress) -> Result:
     acted = bool(given.attempts) and given.reached and may_have_acted(call.tool)
     text = format_duration(seconds)
     # Where a descriptor writes its own timeout is no news; a project or profile may be.
-    place = call.tool.origin.settings.get("timeout")
+    place = call.tool.origin.settings.get("timeout", "")
     queued = f"; it waited in the queue of `{given.queue}`" if given.queue else ""
     late = Result.failed(
         Outcome.TIMEOUT,
-        f"`{call.tool.name}` did not answer within {text}{f' ({place})' if place else ''}{queued}",
+        f"`{call.tool.name}` did not answer within {text}{in_parentheses(place)}{queued}",
         details={
             **limit_details(call.tool, "timeout", text, round(elapsed, 3)),
             **({"queue": given.queue} if queued else {}),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.call_journal import Journal
     from toolcrib.engine.middleware.events import Observers
     from toolcrib.loading.budgets import Budget
+    from toolcrib.loading.limit_rules import LimitRule
     from toolcrib.security.access import AccessDecision, AccessViolation
     from toolcrib.security.redaction import Redactor
 
@@ -61,6 +62,8 @@ class LayerContext(NamedTuple):
         secrets: Returns the secrets that were looked up so far; None if there are none.
         journal: Records the calls of the tool; None if they are not recorded.
         keyed: Whether calls with an idempotency key were made on the runtime.
+        limit_rules: The rules of `limits.rules` that limit the calls. `tool` has their limits of single calls.
+        personal: Whether `tool` has limits that other callers of the same binding do not have.
     """
 
     tool: Descriptor
@@ -76,6 +79,13 @@ class LayerContext(NamedTuple):
     secrets: Callable[[], Redactor | None] = lambda: None
     journal: Journal | None = None
     keyed: bool = False
+    limit_rules: Sequence[LimitRule] = ()
+    personal: bool = False
+
+    @property
+    def shared_rules(self) -> list[LimitRule]:
+        """The rules whose rate or concurrency calls share."""
+        return [rule for rule in self.limit_rules if rule.bounds is not None]
 
     @property
     def reaching(self) -> Reaching:

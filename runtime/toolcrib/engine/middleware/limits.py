@@ -1,79 +1,140 @@
-"""Layer `limits`: rate and concurrency limits of a tool and its origin, with a queue."""
+"""Layer `limits`: rate and concurrency limits of a tool, its origin and the rules of a project, with queues."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from threading import RLock
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from toolcrib.core.call_progress import record_progress
 from toolcrib.core.clock import format_duration
-from toolcrib.core.model import JSON, Bounds, Call, Outcome, Rate, Result
+from toolcrib.core.limit_reports import place_of_limit
+from toolcrib.core.model import JSON, Bounds, Call, Descriptor, Outcome, Rate, Result
 from toolcrib.core.protocols import CallNext, Clock
 from toolcrib.core.running_calls import QUEUE, in_stage
 from toolcrib.engine.middleware.call_failures import without_attempts
-from toolcrib.engine.middleware.layer import LayerContext
+from toolcrib.engine.middleware.layer import LayerContext, reaches_out
+
+if TYPE_CHECKING:
+    from toolcrib.loading.limit_rules import LimitRule
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext:
     """Build the layer of a tool."""
-    tool, bound = context.tool, context.reaching
-    bounds = Bounds(tool.limits.rate, tool.limits.concurrency, tool.limits.queue)
-    lock = context.shared.lock
-    declared = context.shared.slot(f"bounds of {bound.origin}", partial(DeclaredBounds, lock)).add(
-        tool.limits.origin
-    )
-    make = partial(Limiter, lock)
-    own_key, shared_key = f"limiter of tool {tool.name}", f"limiter of origin {bound.origin}"
+    lock, passed = context.shared.lock, limiters_of(context)
 
     async def limits(call: Call) -> Result:
-        clock = call.context.session.clock
-        own = LimiterUse(tool.name, context.shared.slot(own_key, make, clock), bounds)
-        shared = LimiterUse(
-            bound.origin, context.shared.slot(shared_key, make, clock), declared.among.strictest
-        )
-        # Both limiters are entered under one lock: otherwise a call could occupy a slot of its tool while it
+        uses = passed(call)
+        # All limiters are entered under one lock: otherwise a call could occupy a slot of its tool while it
         # has none of the origin.
         with lock:
-            now = clock.monotonic()
-            passes = own.limiter.is_open(own.bounds, now) and shared.limiter.is_open(shared.bounds, now)
+            now = call.context.session.clock.monotonic()
+            passes = all(use.limiter.is_open(use.bounds, now) for use in uses)
             if passes:
-                own.limiter.enter(own.bounds, now)
-                shared.limiter.enter(shared.bounds, now)
+                for use in uses:
+                    use.limiter.enter(use.bounds, now)
         if not passes:
             with in_stage(call, QUEUE):
-                refused = await _admitted(call, own, shared, lock)
+                refused = await _admitted(call, uses, lock)
             if refused is not None:
                 return refused
         try:
             return await call_next(call)
         finally:
             with lock:
-                shared.limiter.leave()
-                own.limiter.leave()
+                for use in reversed(uses):
+                    use.limiter.leave()
 
     return limits
 
 
 class LimiterUse:
-    """One of the two limiters that a call passes.
+    """One of the limiters that a call passes.
 
     Attributes:
-        name: Name of the tool or the origin.
+        name: Name of the tool, the rule or the origin.
         limiter: The limiter.
         bounds: The limits to apply.
+        owner: What declares them: the tool of the call, or a rule.
+        per: What shares a limiter of a rule; else empty.
     """
 
-    __slots__ = ("bounds", "limiter", "name")
+    __slots__ = ("bounds", "limiter", "name", "owner", "per")
 
-    def __init__(self, name: str, limiter: Limiter, bounds: Bounds) -> None:
+    def __init__(
+        self, name: str, limiter: Limiter, bounds: Bounds, owner: Descriptor | LimitRule, per: str = ""
+    ) -> None:
         self.name = name
         self.limiter = limiter
         self.bounds = bounds
+        self.owner = owner
+        self.per = per
+
+    def place(self, limit: str) -> str:
+        """Where a limit is declared; empty for a built-in default, or if another tool of the origin declares it."""
+        if self.per:
+            return self.owner.place  # type: ignore[union-attr]
+        prefix = "" if self.name == self.owner.name else "origin."
+        return place_of_limit(self.owner, prefix + limit)  # type: ignore[arg-type]
+
+    @property
+    def phrase(self) -> str:
+        """The owner of the limits in a sentence: `` `crm` (per session) ``."""
+        return f"`{self.name}` (per {self.per})" if self.per else f"`{self.name}`"
+
+
+_BEFORE_THE_TOOL = ("session", "user", "caller", "tool")
+
+
+def limiters_of(context: LayerContext) -> Callable[[Call], list[LimiterUse]]:
+    """A function that returns the limiters that a call of a tool passes, in their order."""
+    tool, shared, rules = context.tool, context.shared, context.shared_rules
+    make = partial(Limiter, shared.lock)
+    # The first call in the queue of a limiter may wait for the next one, and those behind it with it. So the limiters of
+    # few calls come first: a session that has to wait must not keep the others waiting.
+    first = sorted(
+        (rule for rule in rules if rule.per in _BEFORE_THE_TOOL),
+        key=lambda rule: _BEFORE_THE_TOOL.index(rule.per),
+    )
+    last = [rule for rule in rules if rule.per not in _BEFORE_THE_TOOL]
+
+    def of_rule(rule: LimitRule, call: Call) -> LimiterUse:
+        caller = call.context
+        key = f"limiter of rule {rule.name}"
+        if rule.per == "session":
+            limiter = caller.session.slot(key, make)
+        else:
+            name = {"user": caller.user, "caller": caller.caller, "tool": tool.name}.get(rule.per)
+            key = key if name is None else f"{key} of {rule.per} {name}"
+            limiter = shared.slot(key, make, caller.session.clock)
+        assert rule.bounds is not None  # noqa: S101 -- only such rules are shared
+        return LimiterUse(rule.name, limiter, rule.bounds, rule, rule.per)
+
+    if not (reaches_out(context.bound) and getattr(context.bound, "limited", True)):
+        return lambda call: [of_rule(rule, call) for rule in (*first, *last)]
+
+    bounds = Bounds(tool.limits.rate, tool.limits.concurrency, tool.limits.queue)
+    origin = context.bound.origin
+    declared = shared.slot(f"bounds of {origin}", partial(DeclaredBounds, shared.lock)).add(
+        tool.limits.origin
+    )
+    own_key, origin_key = f"limiter of tool {tool.name}", f"limiter of origin {origin}"
+
+    def passed(call: Call) -> list[LimiterUse]:
+        clock = call.context.session.clock
+        return [
+            *(of_rule(rule, call) for rule in first),
+            LimiterUse(tool.name, shared.slot(own_key, make, clock), bounds, tool),
+            *(of_rule(rule, call) for rule in last),
+            LimiterUse(origin, shared.slot(origin_key, make, clock), declared.among.strictest, tool),
+        ]
+
+    return passed
 
 
 class OriginBounds:
@@ -135,69 +196,77 @@ def _least(numbers: Iterable[int | None]) -> int | None:
     return min((number for number in numbers if number is not None), default=None)
 
 
-async def _admitted(call: Call, own: LimiterUse, shared: LimiterUse, lock: RLock) -> Result | None:
-    """Wait until the call may pass both limiters. Returns the result of a call that cannot.
+async def _admitted(call: Call, uses: Sequence[LimiterUse], lock: RLock) -> Result | None:
+    """Wait until the call may pass all limiters. Returns the result of a call that cannot.
 
-    Only the first call in the queue of its tool joins the queue of the origin. So it never occupies a slot
+    Only the first call in the queue of a limiter joins the queue of the next one. So it never occupies a slot
     that it cannot use yet, and the tools of an origin take turns.
     """
     clock = call.context.session.clock
-    sides = (own, shared)
-    awaited = own
+    awaited = uses[0]
     with lock:
-        refused = _hopeless(call, own, shared)
+        refused = refused_now(call, uses, clock.monotonic())
         if refused is not None:
             return refused
-        for side in sides:
-            side.limiter.waiting += 1
+        for use in uses:
+            use.limiter.waiting += 1
     try:
-        async with own.limiter.front(clock):
-            delay = await own.limiter.opening(own.bounds, clock, call.deadline)
-            if delay:
-                return _too_soon(own, delay)
-            awaited = shared
-            async with shared.limiter.front(clock):
-                delay = await shared.limiter.opening(shared.bounds, clock, call.deadline)
+        async with AsyncExitStack() as fronts:
+            for awaited in uses:
+                await fronts.enter_async_context(awaited.limiter.front(clock))
+                delay = await awaited.limiter.opening(awaited.bounds, clock, call.deadline)
                 if delay:
-                    return _too_soon(shared, delay)
-                with lock:
-                    for side in sides:
-                        side.limiter.enter(side.bounds, clock.monotonic())
-                return None
+                    return _too_soon(awaited, delay, clock.monotonic())
+            with lock:
+                for use in uses:
+                    use.limiter.enter(use.bounds, clock.monotonic())
+            return None
     except asyncio.CancelledError:
         # The deadline outside turns this into a timeout, and names the queue in its message.
         record_progress(call.id, attempts=0, queue=awaited.name)
         raise
     finally:
         with lock:
-            for side in sides:
-                side.limiter.waiting -= 1
+            for use in uses:
+                use.limiter.waiting -= 1
 
 
-def _hopeless(call: Call, own: LimiterUse, shared: LimiterUse) -> Result | None:
-    """Fail a call early if its turn would come after its deadline, or if the queue is full."""
-    clock = call.context.session.clock
-    now = clock.monotonic()
-    for side, ahead in ((own, own.limiter.waiting), (shared, shared.limiter.line)):
-        delay = side.limiter.delay(side.bounds.rate, now, ahead)
+def refused_now(call: Call, uses: Sequence[LimiterUse], now: float) -> Result | None:
+    """The result of a call whose turn would come after its deadline, or that finds a full queue; None for others."""
+    for number, use in enumerate(uses):
+        # Calls that wait in the first queue pass before this one; those of a later queue may be of other tools.
+        ahead = use.limiter.line if number else use.limiter.waiting
+        delay = use.limiter.delay(use.bounds.rate, now, ahead)
         if delay and call.deadline is not None and now + delay >= call.deadline:
-            return _too_soon(side, delay)
-    for side in (own, shared):
-        if side.bounds.queue is not None and side.limiter.waiting >= side.bounds.queue:
-            return _full(side)
+            return _too_soon(use, delay, now)
+    for use in uses:
+        if use.bounds.queue is not None and use.limiter.waiting >= use.bounds.queue:
+            return _full(use)
     return None
 
 
-def _too_soon(side: LimiterUse, delay: float) -> Result:
-    rate = side.bounds.rate
+def _details(use: LimiterUse, limit: str, value: JSON, measured: int) -> dict[str, JSON]:
+    place = use.place(limit)
+    return {
+        "limit": limit,
+        "of": use.name,
+        **({"per": use.per} if use.per else {}),
+        "value": value,
+        "measured": measured,
+        **({"at": place} if place else {}),
+    }
+
+
+def _too_soon(use: LimiterUse, delay: float, now: float) -> Result:
+    rate = use.bounds.rate
     assert rate is not None  # noqa: S101 -- only a rate causes a delay
     told = f"{rate.calls}/{format_duration(rate.seconds)}"
-    seconds = round(delay, 3)
-    details: dict[str, JSON] = {"limit": side.name, "rate": told, "retry_after": seconds}
+    seconds, calls = round(delay, 3), use.limiter.passed_within(rate, now)
+    details = {**_details(use, "rate", told, calls), "retry_after": seconds}
     return without_attempts(
         Result.failed(
             Outcome.LIMIT_EXCEEDED,
-            f"the rate limit of `{side.name}` is {told}; retry after {format_duration(seconds)}",
+            f"the rate limit of {use.phrase} is {told}, {calls} used; retry after {format_duration(seconds)}",
             code="rate_limited",
             details=details,
             retryable=True,
@@ -205,13 +274,13 @@ def _too_soon(side: LimiterUse, delay: float) -> Result:
     )
 
 
-def _full(side: LimiterUse) -> Result:
-    limiter = side.limiter
-    details: dict[str, JSON] = {"limit": side.name, "under_way": limiter.inside, "waiting": limiter.waiting}
+def _full(use: LimiterUse) -> Result:
+    limiter, queue = use.limiter, use.bounds.queue
+    details = {**_details(use, "queue", queue, limiter.waiting), "under_way": limiter.inside}
     return without_attempts(
         Result.failed(
             Outcome.OVERLOADED,
-            f"the queue of `{side.name}` is full: {limiter.inside} running, {limiter.waiting} waiting",
+            f"the queue of {use.phrase} is full: {limiter.inside} running, {limiter.waiting} waiting (at most {queue})",
             code="queue_full",
             details=details,
             retryable=True,
@@ -285,6 +354,10 @@ class Limiter:
         before = passed[place] if place < len(passed) else now
         wait = max(before + rate.seconds - now, 0.0) + rate.seconds * rounds
         return wait if wait > _NOW else 0.0
+
+    def passed_within(self, rate: Rate, now: float) -> int:
+        """Number of calls that have passed in the period of a rate that ends now."""
+        return sum(1 for passed in self._passed if passed > now - rate.seconds)
 
     @asynccontextmanager
     async def front(self, clock: Clock) -> AsyncIterator[None]:

@@ -51,7 +51,9 @@ def layer(context: LayerContext, call_next: Link) -> Link:
     """Build the layer of a tool. The results of a deprecated tool carry `meta.deprecated`."""
     tool = context.tool
     validator = _validator(tool.output_schema)
-    judge, is_sync = _judge(tool, validator), context.answer_now is not None
+    # A binding guarantees the limits that all of its callers have.
+    judge = (lambda _value: False) if context.personal else _judge(tool, validator)
+    is_sync = context.answer_now is not None
 
     @never_waits
     def results(call: Call) -> Answer | Awaitable[Answer]:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from rounds import Row, interleaved, print_rows
+from rounds import Row, interleaved, line
 
 from toolcrib import Registry, Runtime
 from toolcrib.security.journal import TABLES
@@ -117,5 +119,14 @@ def rows(rounds: int = 60) -> Iterator[Row]:
     loop.close()
 
 
+def main() -> int:
+    """Print the rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=60)
+    for row in rows(parser.parse_args().rounds):
+        print(line(row), flush=True)
+    return 0
+
+
 if __name__ == "__main__":
-    print_rows(rows, __doc__)
+    sys.exit(main())

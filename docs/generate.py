@@ -75,6 +75,12 @@ MCP_NOTE = (
     "Mode `mcp` requires the extra `mcp`: `pip install 'toolcrib[mcp]'`."
 )
 
+A2A_NOTE = (
+    "Guide: [call an agent's tools](../how-to/call-an-agents-tools.md). Agents are configured under `agents` in "
+    "[the project](project.md#agent). An agent is contacted only if the project is "
+    "[trusted](../how-to/trust-a-project.md). Mode `a2a` requires the extra `a2a`: `pip install 'toolcrib[a2a]'`."
+)
+
 CLIENT_NOTE = """\
 Pass a coroutine function, the *client*, to `Session.call(client=...)`, `Runtime.session(client=...)` or
 `Runtime(client=...)`. The first of these that is set is used.
@@ -137,12 +143,13 @@ OUTCOMES = (
 def pages() -> dict[str, str]:
     """File name -> the whole page."""
     blocks = Executors.installed().blocks()
-    mock, live, mcp, client, python, program = (
-        blocks[mode] for mode in ("mock", "live", "mcp", "client", "python", "exec")
+    mock, live, mcp, agent, client, python, program = (
+        blocks[mode] for mode in ("mock", "live", "mcp", "a2a", "client", "python", "exec")
     )
     assert isinstance(mock, dict)
     assert isinstance(live, dict)
     assert isinstance(mcp, dict)
+    assert isinstance(agent, dict)
     assert isinstance(client, dict)
     assert isinstance(python, dict)
     assert isinstance(program, dict)
@@ -150,7 +157,7 @@ def pages() -> dict[str, str]:
         "descriptor.md": schema_page(
             "Descriptor",
             envelope("descriptor"),
-            f"Each mode has its own block: [mock](mock.md), [live](live.md), [mcp](mcp.md), [client](client.md), [exec](exec.md) and [python](python-mode.md).\n\n{BEYOND}",
+            f"Each mode has its own block: [mock](mock.md), [live](live.md), [mcp](mcp.md), [a2a](a2a.md), [client](client.md), [exec](exec.md) and [python](python-mode.md).\n\n{BEYOND}",
         ),
         "mock.md": schema_page(
             "Mock mode",
@@ -160,6 +167,7 @@ def pages() -> dict[str, str]:
         ),
         "live.md": schema_page("Live mode", live, LIVE_NOTE),
         "mcp.md": schema_page("MCP mode", mcp, MCP_NOTE) + "\n" + written("mcp"),
+        "a2a.md": schema_page("A2A mode", agent, A2A_NOTE) + "\n" + written("a2a"),
         "client.md": schema_page("Client mode", client, CLIENT_NOTE),
         "exec.md": schema_page("Exec mode", program, EXEC_NOTE),
         "python-mode.md": schema_page("Python mode", python, PYTHON_NOTE),
@@ -750,30 +758,72 @@ FINER_CODES = (
         "unavailable",
         "The installed version of a package lacks something that toolcrib uses.",
     ),
-    ("unknown_server", "unavailable", "No MCP server has this name."),
+    ("unknown_server", "unavailable", "No MCP server or A2A agent has this name."),
     (
         "server_down",
         "unavailable",
-        "The MCP server cannot be started, or exited before it received the call.",
+        "The MCP server cannot be started, or exited before it received the call; or the A2A agent cannot be reached or used.",
     ),
     (
         "unknown_fixed_argument",
         "unavailable",
         "`mcp.args` sets an argument that the tool of the server does not accept.",
     ),
-    ("unknown_remote_tool", "unavailable", "The MCP server has no such tool."),
+    ("unknown_remote_tool", "unavailable", "The MCP server or A2A agent has no such tool."),
     ("ambiguous_server", "unavailable", "Several MCP servers offer the tool, and its descriptor names none."),
     ("task_required", "unavailable", "The MCP server runs this tool only as a task."),
-    ("filtered", "denied", "`only` or `except` of the MCP server excludes the tool."),
-    ("definition_changed", "denied", "The tool or its MCP server differs from the lock."),
-    ("unauthorized", "tool_error", "The MCP server rejected the credentials."),
+    ("filtered", "denied", "`only` or `except` of the MCP server or A2A agent excludes the tool."),
+    ("definition_changed", "denied", "The tool or its MCP server or A2A agent differs from the lock."),
+    ("unauthorized", "tool_error", "The MCP server or A2A agent rejected the credentials."),
     ("mcp_invalid_params", "tool_error", "The MCP server rejected the parameters (-32602)."),
     ("mcp_internal_error", "tool_error", "The MCP server failed (-32603)."),
     ("mcp_method_not_found", "tool_error", "The MCP server does not support the method (-32601)."),
     ("mcp_invalid_request", "tool_error", "The MCP server rejected the request (-32600)."),
     ("mcp_parse_error", "tool_error", "The MCP server could not parse the message (-32700)."),
     ("mcp_error", "tool_error", "Another protocol error; `details.number` contains its number."),
-    ("protocol_violation", "invalid_result", "The response of the MCP server violates the protocol."),
+    (
+        "protocol_violation",
+        "invalid_result",
+        "The response of the MCP server or A2A agent violates the protocol.",
+    ),
+    ("missing_result", "invalid_result", "The A2A agent completed its task without a result."),
+    ("task_failed", "tool_error", "The task of the A2A agent failed, without an error code of its own."),
+    ("task_rejected", "denied", "The A2A agent rejected the call."),
+    ("cancelled_by_agent", "cancelled", "The A2A agent cancelled the task."),
+    ("input_required", "needs_approval", "The task of the A2A agent waits for an answer."),
+    ("auth_required", "needs_approval", "The task of the A2A agent waits for an authentication."),
+    ("task_not_found", "unknown_outcome", "The A2A agent no longer knows the task."),
+    ("number_too_large", "invalid_arguments", "An argument is too large a number for A2A."),
+    ("a2a_parse_error", "tool_error", "The A2A agent could not parse the message (-32700)."),
+    ("a2a_invalid_request", "tool_error", "The A2A agent rejected the request (-32600)."),
+    ("a2a_method_not_found", "tool_error", "The A2A agent does not support the method (-32601)."),
+    ("a2a_invalid_params", "tool_error", "The A2A agent rejected the parameters (-32602)."),
+    ("a2a_internal_error", "tool_error", "The A2A agent failed (-32603)."),
+    ("a2a_task_not_cancelable", "tool_error", "The task of the A2A agent cannot be cancelled (-32002)."),
+    ("a2a_push_not_supported", "tool_error", "The A2A agent sends no push notifications (-32003)."),
+    ("a2a_unsupported_operation", "tool_error", "The A2A agent does not support the operation (-32004)."),
+    (
+        "a2a_content_type_not_supported",
+        "tool_error",
+        "The A2A agent does not support the media type (-32005).",
+    ),
+    (
+        "a2a_invalid_agent_response",
+        "invalid_result",
+        "The A2A agent reports a response that is not valid (-32006).",
+    ),
+    ("a2a_extended_card_not_configured", "tool_error", "The A2A agent has no extended card (-32007)."),
+    (
+        "a2a_extension_required",
+        "unavailable",
+        "The A2A agent requires an extension that toolcrib does not support (-32008).",
+    ),
+    (
+        "a2a_version_not_supported",
+        "unavailable",
+        "The A2A agent does not support the version of the protocol (-32009).",
+    ),
+    ("a2a_error", "tool_error", "Another error of the A2A protocol."),
     (
         "idle_timeout",
         "timeout",
@@ -786,7 +836,11 @@ FINER_CODES = (
         "A response of the MCP server is larger than `limits.output_size`, and which of the waiting calls it answers is unknown.",
     ),
     ("session_over", "unknown_outcome", "The MCP server no longer knows the session."),
-    ("http_status", "unknown_outcome", "The MCP server returned a status that the protocol does not define."),
+    (
+        "http_status",
+        "unknown_outcome",
+        "The MCP server or A2A agent returned a status that the protocol does not define.",
+    ),
     ("host_not_named", "denied", "Neither `url` nor `hosts` contains the host."),
     ("address_refused", "denied", "The address is not public, and `egress.allow` does not list it."),
     ("bad_address", "denied", "The target is not a valid host and port."),

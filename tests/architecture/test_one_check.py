@@ -43,7 +43,7 @@ def calls(name: str) -> dict[str, list[ast.Call]]:
             "servers/sandbox_grants.py",  # of tools that are bound
             "executors/live/__init__.py", "executors/live/value_sources.py",  # of tools that are bound
             "executors/python/services.py",  # of tools that are bound: their code was imported, which needs trust
-            "http/auth/credentials.py", "servers/mcp/supervisor.py", "servers/mcp/transports.py",  # of servers that were checked
+            "http/auth/credentials.py", "servers/mcp/supervisor.py", "servers/mcp/transports.py", "servers/a2a/agents.py",  # of servers that were checked
             "provider/models/http_client.py",  # of models: of the command line, or of scenarios, which were checked
             "security/encryption.py",  # of the user's own key, which no document names
             "security/secrets.py",

@@ -8,9 +8,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from a2a_agents import agent_in_a_thread, echoes
 from exec_tools import NEEDS_BUBBLEWRAP
 from mcp_scripts import scripted
 from toolcrib import Executors
+from toolcrib.core.server_config import Server
+from toolcrib.executors.a2a import A2aExecutor
 from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.exec import ExecExecutor
 from toolcrib.executors.live import LiveExecutor
@@ -281,6 +284,30 @@ class TestMcpOverStdio(ExecutorContract):
 
     def executor(self):
         executor = McpExecutor()
+        executor.world = NetworkEnvironment.ordinary()._replace(servers=self.case.options["servers"])
+        return executor
+
+
+class TestA2a(ExecutorContract):
+    """The contract of mode `a2a`, with an agent of the official SDK."""
+
+    case = ExecutorCase(
+        mode="a2a",
+        block={"agent": "echo", "tool": "note"},
+        arguments=ANYTHING,
+        value=ANYTHING,
+        broken_blocks=[{}, {"agent": 7}, {"agent": "echo", "tol": "note"}],
+    )
+
+    @pytest.fixture(autouse=True)
+    def _agent(self):
+        with agent_in_a_thread(echoes) as agent:
+            server = Server("echo", transport="a2a", url=agent.base, root=".")
+            self.case = replace(self.case, options={"servers": {"echo": server}})
+            yield
+
+    def executor(self):
+        executor = A2aExecutor()
         executor.world = NetworkEnvironment.ordinary()._replace(servers=self.case.options["servers"])
         return executor
 

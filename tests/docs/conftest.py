@@ -22,7 +22,7 @@ from forking import forked_command
 from sampling import THOROUGH
 from toolcrib.loading.fingerprints import RACY
 
-EXTRAS = re.compile(r"^\$ pip install 'toolcrib\[([a-z,]+)\]'$", re.MULTILINE)
+EXTRAS = re.compile(r"^\$ pip install 'toolcrib\[([a-z0-9,]+)\]'$", re.MULTILINE)
 """What a page installs first is there before it: it takes long."""
 
 
@@ -94,7 +94,8 @@ def link(folder: Path, names: set[str]) -> None:
     for place, linked in ((packages, names), (backend, {"hatchling", *required("hatchling")})):
         for name in linked:
             for top in {file.parts[0] for file in distribution(name).files or ()} - {"..", "__pycache__"}:
-                (place / top).symlink_to(distribution(name).locate_file(top))
+                if not (place / top).exists():  # the distributions of `google` share a folder
+                    (place / top).symlink_to(distribution(name).locate_file(top))
     (folder / "bin" / "pip").write_text(PIP, encoding="utf-8")
     (folder / "bin" / "pip").chmod(0o755)
 

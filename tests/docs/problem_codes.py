@@ -14,6 +14,7 @@ OUTSIDE = (
     "security/egress.py",
     "core/errors.py",
     "servers/mcp/failures.py",
+    "servers/a2a/outcomes.py",
     "core/hooks.py",
     "formats/providers/",
     "frameworks/",

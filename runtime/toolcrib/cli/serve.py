@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +14,6 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from toolcrib.cli.call import logging_to
 from toolcrib.cli.entry import OutputError
 from toolcrib.cli.options import (
     ReadOptions,
@@ -192,10 +192,7 @@ def serve_mcp(
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     print_refusals(runtime)
     ask_for_consent(runtime)
-    # The log records of calls go to stderr as JSON lines; `telemetry` decides whether there are any.
-    handler = logging.StreamHandler()
-    handler.setFormatter(JSONFormatter())
-    with logging_to(handler, LOGGER, logging.INFO):
+    with _calls_logged():
         if transport == "http":
             asyncio.run(_served(runtime, name, transport, serve_http(runtime, options, address, _say)))
             return
@@ -256,6 +253,21 @@ def _certificate_files(certificate: Path | None, key: Path | None) -> Certificat
 def _say(text: str) -> None:
     """Print a message on stderr; over stdio, stdout belongs to the protocol."""
     click.echo(f"toolcrib: {escape_terminal(text)}", err=True)
+
+
+@contextmanager
+def _calls_logged() -> Iterator[None]:
+    """Within the block, write the log records of calls to stderr as JSON lines. `telemetry` decides whether there are any."""
+    logger, handler = logging.getLogger(LOGGER), logging.StreamHandler()
+    handler.setFormatter(JSONFormatter())
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _tokens(variables: Iterable[str], files: Iterable[Path]) -> dict[str, str]:

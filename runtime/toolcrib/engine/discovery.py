@@ -1,4 +1,4 @@
-"""Tools of MCP servers: list the servers, and create or complete descriptors from their answers."""
+"""Tools of MCP servers and A2A agents: list the servers, and create or complete descriptors from their answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from toolcrib.core.errors import NotReady, Problem, did_you_mean
 from toolcrib.core.model import NOTHING, Descriptor, Outcome, Schema
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Kinds, Remote
-from toolcrib.core.server_config import Catalogue, Server, descriptor_of, place_of_server, tool_names_of
+from toolcrib.core.server_config import (
+    Catalogue,
+    Server,
+    descriptor_of,
+    kind_of_mode,
+    place_of_server,
+    tool_names_of,
+)
 from toolcrib.engine.server_choice import choose_server
 from toolcrib.loading.reader import LoadedDocuments
 from toolcrib.loading.snapshot import PendingDescriptor
@@ -69,8 +76,9 @@ def with_servers(
     tools, waiting, unbound = [], {}, {}
     for tool in loaded.tools:
         mode, remote = bound.get(tool.name, ("", None))
-        if remote is not None and not remote.server and servers:
-            choice = choose_server(tool, mode, remote, servers, known)
+        own = {name: server for name, server in servers.items() if server.mode == mode}
+        if remote is not None and not remote.server and own:
+            choice = choose_server(tool, mode, remote, own, known)
             remote = choice.remote
             if remote is not None:
                 tool = _bound_to(tool, mode, remote)  # noqa: PLW2901
@@ -80,17 +88,17 @@ def with_servers(
             else:
                 first, *others = choice.unlisted
                 waiting[tool.name] = PendingDescriptor(first, mode, tuple(others))
-        catalogue = None if remote is None else known.get(remote.server)
+        catalogue = None if remote is None or remote.server not in own else known.get(remote.server)
         if remote is not None and catalogue is not None:
-            tool, faults = _completed(tool, mode, remote, catalogue, kinds)  # noqa: PLW2901
+            tool, faults = _completed(tool, own[remote.server], remote, catalogue, kinds)  # noqa: PLW2901
             problems += faults
-        elif remote is not None and remote.server in servers and "input_schema" not in tool.origin.written:
+        elif remote is not None and remote.server in own and "input_schema" not in tool.origin.written:
             waiting[tool.name] = PendingDescriptor(remote.server, mode)
         tools.append(tool)
-    own, refused = {tool.name for tool in tools} | set(loaded.refused), dict(loaded.refused)
+    names, refused = {tool.name for tool in tools} | set(loaded.refused), dict(loaded.refused)
     for server in servers.values():
         if server.imports and server.name in known:
-            imported = _imported(server, known[server.name], own, kinds)
+            imported = _imported(server, known[server.name], names, kinds)
             tools += imported.tools
             problems += imported.problems
             refused |= imported.refused
@@ -135,16 +143,18 @@ def _unknown_servers(
 ) -> Iterator[Problem]:
     for tool in loaded.tools:
         mode, remote = bound.get(tool.name, ("", None))
-        if servers and remote is not None and remote.server and remote.server not in servers:
-            message = f"unknown server `{remote.server}`, so `{tool.name}` cannot be called in mode `{mode}`"
-            near = did_you_mean(remote.server, servers)
+        own = [name for name, server in servers.items() if server.mode == mode]
+        if servers and remote is not None and remote.server and remote.server not in own:
+            kind = kind_of_mode(mode)
+            message = f"unknown {kind} `{remote.server}`, so `{tool.name}` cannot be called in mode `{mode}`"
+            near = did_you_mean(remote.server, own)
             yield _placed(
                 tool,
                 Problem(
                     code="unknown_server",
                     message=message,
-                    pointer=f"/{mode}/server",
-                    hint=near or "add it to `servers` in `toolcrib.yaml`",
+                    pointer=f"/{mode}/{kind}",
+                    hint=near or f"add it to `{kind}s` in `toolcrib.yaml`",
                     severity="warning",
                 ),
             )
@@ -163,11 +173,11 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
     tools = tuple(_as_inherited(tool, server.name) for tool in loaded.tools)
     refused = {name: catalogue.refused[tool] for tool, name in names.items() if tool in catalogue.refused}
     refused |= {name: f"{fault.message} (at {fault.pointer})" for name, fault in loaded.refused.items()}
-    whose = {name: f"the tool `{tool}` of the server `{server.name}`" for tool, name in names.items()}
+    whose = {name: f"the tool `{tool}` of the {server.kind} `{server.name}`" for tool, name in names.items()}
     faults = {
         name: _remark(f"{whose[name]} is not offered: {why}", source, line) for name, why in refused.items()
     }
-    told = [*(f"the server `{server.name}`: {remark}" for remark in catalogue.remarks), *remarks]
+    told = [*(f"the {server.kind} `{server.name}`: {remark}" for remark in catalogue.remarks), *remarks]
     problems = (*faults.values(), *(_remark(text, source, line) for text in told))
     return LoadedDocuments(tools=tools, problems=problems, refused=faults)
 
@@ -190,13 +200,14 @@ def _place_of(server: Server) -> tuple[str, int]:
 
 
 def _completed(
-    tool: Descriptor, mode: str, remote: Remote, catalogue: Catalogue, kinds: Kinds
+    tool: Descriptor, server: Server, remote: Remote, catalogue: Catalogue, kinds: Kinds
 ) -> tuple[Descriptor, list[Problem]]:
     """Complete a descriptor from the server's tool, and check its binding against the result."""
+    mode = server.mode
     definition = catalogue.tools.get(remote.tool)
     if definition is None:
-        return tool, [_missing(tool, mode, remote, catalogue)]
-    theirs = _their_own(remote, definition, kinds)
+        return tool, [_missing(tool, server, remote, catalogue)]
+    theirs = _their_own(server, definition, kinds)
     if theirs is None:
         return tool, []
     taken = {key: getattr(theirs, key) for key in INHERITED if key not in tool.origin.written}
@@ -220,14 +231,14 @@ def _bound_to(tool: Descriptor, mode: str, remote: Remote) -> Descriptor:
     return tool._replace(bindings={**tool.bindings, mode: {**block, **chosen}}, origin=origin)
 
 
-def _their_own(remote: Remote, definition: Mapping[str, Any], kinds: Kinds) -> Descriptor | None:
+def _their_own(server: Server, definition: Mapping[str, Any], kinds: Kinds) -> Descriptor | None:
     """The server's tool as a descriptor."""
-    document = descriptor_of(Server(remote.server), definition, "remote")
-    return next(iter(parse(f"server {remote.server}", [document], kinds).tools), None)
+    document = descriptor_of(server, definition, "remote")
+    return next(iter(parse(f"server {server.name}", [document], kinds).tools), None)
 
 
-def _missing(tool: Descriptor, mode: str, remote: Remote, catalogue: Catalogue) -> Problem:
-    message = f"the server `{remote.server}` has no tool `{remote.tool}`"
+def _missing(tool: Descriptor, server: Server, remote: Remote, catalogue: Catalogue) -> Problem:
+    message = f"the {server.kind} `{remote.server}` has no tool `{remote.tool}`"
     hint = did_you_mean(remote.tool, catalogue.tools) or (
         f"its tools are: {', '.join(f'`{name}`' for name in catalogue.tools)}"
     )
@@ -236,7 +247,7 @@ def _missing(tool: Descriptor, mode: str, remote: Remote, catalogue: Catalogue) 
         Problem(
             code="unknown_remote_tool",
             message=message,
-            pointer=f"/{mode}/tool",
+            pointer=f"/{server.mode}/tool",
             hint=hint,
             severity="warning",
         ),
@@ -421,7 +432,8 @@ class Discovery:
         """Why a tool whose server is not listed cannot be called: message, error code, outcome."""
         down = self.down.get(server)
         if down is None:
-            why = f"`{name}` is not available yet: the server `{server}` has not listed its tools"
+            kind = self._owner.stock.servers[server].kind
+            why = f"`{name}` is not available yet: the {kind} `{server}` has not listed its tools"
             return why, None, Outcome.UNAVAILABLE
         tool = self._owner.registry.get(name)
         mode = "" if tool is None or tool.mode is None else tool.mode

@@ -1897,9 +1897,10 @@ class Engine:
 
             message, hint = unknown_server(server, self.servers)
             raise ConfigurationError(message, code="unknown_server", hint=hint)
-        executor: Any = self.executors.get(MODE)
+        mode = self.servers[server].mode
+        executor: Any = self.executors.get(mode)
         if executor is None:
-            raise ConfigurationError(f"mode `{MODE}` {self.executors.missing(MODE)}")
+            raise ConfigurationError(f"mode `{mode}` {self.executors.missing(mode)}")
         self._equip(executor)
         catalogue: Catalogue = await executor.catalogue(server)
         await self._remember(self.servers[server], catalogue)

@@ -30,6 +30,7 @@ _MEMBERS = ("block_schema", "check", "bind", "aclose")
 
 BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
+        "a2a": "toolcrib.executors.a2a:A2aExecutor",
         "client": "toolcrib.executors.client:ClientExecutor",
         "exec": "toolcrib.executors.exec:ExecExecutor",
         "live": "toolcrib.executors.live:LiveExecutor",

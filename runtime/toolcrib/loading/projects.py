@@ -511,7 +511,7 @@ def parse_project(
     if any(kept.get(key) != value.get(key) for key in ("store", "state")):
         fixture = with_refused_names(fixture, value, "")
     project = replace(project, fixture=fixture, faults=wrong)
-    if "servers" in kept or "servers_from" in kept:
+    if not {"servers", "servers_from", "agents"}.isdisjoint(kept):
         # Deferred: many projects have no servers.
         from toolcrib.loading.servers import servers_of_project  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Parse and check MCP servers: `servers` and `servers_from` of a project, and files of other programs.
+"""Parse and check MCP servers and A2A agents: `servers`, `servers_from` and `agents` of a project, and files of other programs.
 
 Problems never show values of headers and variables, because they may be secret.
 """
@@ -15,7 +15,7 @@ from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import NOTHING
 from toolcrib.core.pointers import keys_of, pointer_step
-from toolcrib.core.server_config import LONGEST_NAME, SEPARATOR, Server
+from toolcrib.core.server_config import AGENT_MODE, LONGEST_NAME, SEPARATOR, Server
 from toolcrib.http.headers import fault_of_name, header_fault
 from toolcrib.http.messages import parse_origin
 from toolcrib.loading.documents.document import Document
@@ -299,6 +299,11 @@ def server_from_block(written: ServerBlock) -> Server:
         imports=imports is not False,
         only=tuple(chosen.get("only", ("*",))),
         skipped=tuple(chosen.get("except", ())),
+        tags=tuple(chosen.get("tags", ())),
+        output_modes=tuple(chosen.get("modes", ())),
+        tools=tuple(said.get("tools", ())),
+        hosts=tuple(said.get("hosts", ())),
+        lenient=said.get("lenient", False),
         # Absolute, because the process may change its working directory before the server starts.
         root=whole_path(written.root),
         places={key: spot.place() for key, spot in written.spots.items()},
@@ -482,6 +487,56 @@ def parse_servers(
     return servers, [*problems, *faults]
 
 
+def parse_agents(
+    said: Mapping[str, Any],
+    source: str,
+    *,
+    root: str,
+    locate: Locate,
+    taken: Mapping[str, Server],
+) -> tuple[dict[str, Server], list[Problem]]:
+    """Parse the `agents` of a project, as servers with the transport `a2a`.
+
+    Args:
+        said: Name -> block of the agent; the schema has accepted it.
+        source: The document, as the user named it.
+        root: The folder of the document.
+        locate: Finds lines in the document.
+        taken: The servers of the project, whose names agents cannot have.
+
+    Returns:
+        The valid agents in document order; and all problems with their positions.
+    """
+    top = ConfigPosition(source, "/agents", locate)
+    blocks, problems = dict[str, ServerBlock](), list[Problem]()
+    for name, entry in said.items():
+        written = server_block_at(name, entry, top.below(name), root)
+        if "card" in entry:
+            spots = {**written.spots, "url": written.spots["card"]}
+            written = written._replace(said={**entry, "url": entry["card"]}, spots=spots)
+        written = written._replace(said={**written.said, "transport": AGENT_MODE})
+        faults = [*check_name(written.spot(), name), *_check_hosts(written)]
+        if name in taken:
+            message = f"the name `{excerpt(name)}` is already used by a server ({taken[name].place()})"
+            faults.append(written.spot().problem("duplicate_name", message, "rename one of them"))
+        problems += faults
+        if not faults:
+            blocks[name] = written
+    agents, others = _sound(blocks)
+    return agents, [*problems, *others]
+
+
+def _check_hosts(written: ServerBlock) -> Iterator[Problem]:
+    for index, host in enumerate(written.said.get("hosts", ())):
+        try:
+            parse_origin(f"https://{host}")
+        except ValueError:
+            message = f"`{excerpt(host)}` is not a valid host or `host:port`"
+            yield written.spot("hosts", index).problem(
+                "wrong_form", message, "write `api.example.com` or `api.example.com:8443`"
+            )
+
+
 def is_servers_file(path: str, formats: Formats) -> bool:
     """Whether a path is a file of another program that configures MCP servers."""
     return any(files.is_servers_file(path) for files in formats.server_files())
@@ -524,7 +579,7 @@ def _sound(written: Mapping[str, ServerBlock]) -> tuple[dict[str, Server], list[
 def servers_of_project(
     said: Mapping[str, Any], document: Document, folder: str, note: Callable[[str], None], formats: Formats
 ) -> tuple[Mapping[str, Server], tuple[str, ...], list[Problem]]:
-    """The servers of a project, the files that it reads them from, and the problems of both.
+    """The servers and agents of a project, the files that it reads servers from, and the problems of both.
 
     Args:
         said: The valid parts of the project.
@@ -558,7 +613,10 @@ def servers_of_project(
         below=below,
         told=lambda name: any(file.tells_of(name) for file in files.values()),
     )
-    return MappingProxyType(servers), tuple(files), [*problems, *faults, *others]
+    agents, wrong = parse_agents(
+        said.get("agents", {}), document.source, root=folder, locate=document.position, taken=servers
+    )
+    return MappingProxyType({**servers, **agents}), tuple(files), [*problems, *faults, *others, *wrong]
 
 
 def _fault_of_path(path: str) -> tuple[str, str, str] | None:

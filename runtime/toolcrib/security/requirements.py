@@ -45,7 +45,13 @@ def requirements_of_server(server: Server) -> Requirements:
     from toolcrib.security.trust_needs import look_ups  # noqa: PLC0415 -- as above
 
     if server.transport != "stdio":
-        return requirements_of_http({"url": server.url, "headers": dict(server.headers), "auth": server.auth})
+        block = {
+            "url": server.url,
+            "hosts": server.hosts,
+            "headers": dict(server.headers),
+            "auth": server.auth,
+        }
+        return requirements_of_http(block)
     known = server.known_variables()
     written: Any = [server.command, *server.args, dict(server.env), server.cwd]
     names = [each.name for each in look_ups(written) if each.source == "env" and each.name not in known]

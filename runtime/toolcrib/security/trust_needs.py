@@ -117,7 +117,7 @@ def hash_of(needs: Iterable[Need]) -> str:
 
 
 def needs_of_server(server: Server, root: str) -> Iterator[Need]:
-    """Yield the needs of starting or contacting an MCP server.
+    """Yield the needs of starting or contacting an MCP server or an A2A agent.
 
     Args:
         server: The server.
@@ -128,7 +128,12 @@ def needs_of_server(server: Server, root: str) -> Iterator[Need]:
         yield _start(server, root, user, place)
         target = user
     else:
-        block = {"url": server.url, "headers": dict(server.headers), "auth": server.auth}
+        block = {
+            "url": server.url,
+            "hosts": server.hosts,
+            "headers": dict(server.headers),
+            "auth": server.auth,
+        }
         yield from needs_of_http(block, user=user, place=place, root=root)
         target = ""
     known = server.known_variables()

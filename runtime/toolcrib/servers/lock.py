@@ -144,6 +144,7 @@ def endpoint_of(server: Server) -> dict[str, JSON]:
     else:
         headers: list[JSON] = [*sorted({name.lower() for name in server.headers})]
         told = {"url": shown_url(server.url), "headers": headers, "auth": _auth(server.auth)}
+        told |= {"hosts": [*server.hosts], "tools": [*server.tools]}
     return {"transport": server.transport, **{key: item for key, item in told.items() if item}}
 
 

@@ -73,7 +73,7 @@ def test_a_project_in_order_is_told_with_the_place_of_everything(project, doctor
     assert lines[end:] == [
         "4 tools",
         "  in mode mock  2",
-        "  unavailable   `later` is unbound: add a `client:` or `exec:` or `live:` or `mcp:` or `mock:` or `python:` block to descriptors/later.tool.yaml:2",
+        "  unavailable   `later` is unbound: add a `a2a:` or `client:` or `exec:` or `live:` or `mcp:` or `mock:` or `python:` block to descriptors/later.tool.yaml:2",
         "  not offered   `failing` is disabled by `fail*` in toolcrib.yaml:5",
         "",
         "No problems found.",

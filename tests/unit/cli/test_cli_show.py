@@ -122,7 +122,7 @@ def test_a_tool_without_parameters_and_an_unbound_one_say_so(tools, toolcrib):
     assert "parameters: none" in page
     assert "deprecated      use echo" in page
     assert (
-        "unavailable     `later` is unbound: add a `client:` or `exec:` or `live:` or `mcp:` or `mock:` or `python:` block to descriptors/later.tool.yaml:2"
+        "unavailable     `later` is unbound: add a `a2a:` or `client:` or `exec:` or `live:` or `mcp:` or `mock:` or `python:` block to descriptors/later.tool.yaml:2"
         in page
     )
 
@@ -219,17 +219,3 @@ def test_the_time_of_a_tool_is_that_of_its_block_where_it_says_one(write, toolcr
         write({"toolcrib.yaml": "project: p\ndefaults: {timeout: 5s}\n", "descriptors/a.tool.yaml": tool})
         assert f"  timeout         {shown}" in toolcrib("show", "locate").stdout.splitlines()
         assert json.loads(toolcrib("show", "locate", "--json").stdout)["timeout"] == seconds
-
-
-def test_informational_fields_are_shown(write, toolcrib):
-    told = {
-        "version": "1.10",
-        "author": "Ada",
-        "help_url": "https://example.com/help",
-        "metadata": {"ticket": 12},
-    }
-    folder = write({"tool.json": json.dumps({"name": "tool", "mock": {"result": 1}, **told})})
-    shown = toolcrib("show", "tool", "--json", "--pack", str(folder / "tool.json"))
-    assert told.items() <= json.loads(shown.stdout).items()
-    page = toolcrib("show", "tool", "--pack", str(folder / "tool.json")).stdout
-    assert all(text in page for text in ("1.10", "Ada", "https://example.com/help"))

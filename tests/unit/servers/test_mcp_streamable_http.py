@@ -19,8 +19,8 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
 from toolcrib.security.egress import EgressGuard
 from toolcrib.security.secrets import MissingSecret, SecretResolver
+from toolcrib.servers.endpoint import resolve_endpoint
 from toolcrib.servers.environment import NetworkEnvironment
-from toolcrib.servers.mcp.http_transports import resolve_endpoint
 from toolcrib.servers.mcp.transports import CallTrace, Link, StartFailure, open_link, trace_call
 
 CANARY = "canary-7e21"

@@ -23,7 +23,7 @@ LATER_KEYS: Mapping[str, frozenset[str]] = {
     "descriptor": frozenset({"config", "policy", "requires"}),
     "pack": frozenset(),
     "scenario": frozenset({"cases", "vars"}),
-    "project": frozenset({"agents", "policy"}),
+    "project": frozenset({"policy"}),
 }
 """Reserved keys, which have no effect yet. A document that uses one is invalid."""
 

@@ -225,12 +225,13 @@ def _outcome_of(code: str, *, begun: bool, acted: bool) -> Outcome:
 
 
 def _broken_message(target: CallTarget, error: ConnectionLoss) -> str:
-    name, server, trouble = target.name, target.server.name, error.trouble
+    name, trouble = target.name, error.trouble
+    server = f"{target.server.kind} `{target.server.name}`"
     if trouble is not None:
         limited = trouble.code in _OVERSIZED or trouble.code == _UNIDENTIFIED
         hint = "request less data, or raise `limits.output_size`" if limited else trouble.hint
-        return _with_hint(f"`{name}` (server `{server}`): {trouble.message}", hint)
-    return f"`{name}`: the server `{server}` {error.why or 'closed the connection'}"
+        return _with_hint(f"`{name}` ({server}): {trouble.message}", hint)
+    return f"`{name}`: the {server} {error.why or 'closed the connection'}"
 
 
 def result_of_silence(target: CallTarget) -> Result:
@@ -239,7 +240,7 @@ def result_of_silence(target: CallTarget) -> Result:
     acted = not target.repeatable
     return Result.failed(
         Outcome.TIMEOUT,
-        f"`{target.name}`: the server `{target.server.name}` sent nothing for {time}; the call was cancelled",
+        f"`{target.name}`: the {target.server.kind} `{target.server.name}` sent nothing for {time}; the call was cancelled",
         code="idle_timeout",
         details={"timeout": time, **({"may_have_acted": True} if acted else {})},
         retryable=not acted,
@@ -251,7 +252,7 @@ def result_of_invalid_answer(target: CallTarget, why: str, raw: JSON = None) -> 
     # A response, even an invalid one, shows that the server received the call, so the tool may have run.
     return Result.failed(
         Outcome.INVALID_RESULT,
-        f"`{target.name}`: the server `{target.server.name}` violated the protocol: {why}",
+        f"`{target.name}`: the {target.server.kind} `{target.server.name}` violated the protocol: {why}",
         code="protocol_violation",
         details={} if target.repeatable else {"may_have_acted": True},
         raw_value=raw,
@@ -305,7 +306,7 @@ def result_of_tool_error(text: str, content: tuple[Content, ...] = (), structure
 def result_of_unknown_tool(target: CallTarget, known: Iterable[str]) -> Result:
     """The result of a call to a tool that the server does not have."""
     near = did_you_mean(target.tool, known)
-    message = f"the server `{target.server.name}` has no tool `{target.tool}`"
+    message = f"the {target.server.kind} `{target.server.name}` has no tool `{target.tool}`"
     return Result.failed(
         Outcome.UNAVAILABLE,
         _with_hint(message, near),
@@ -317,7 +318,9 @@ def result_of_unknown_tool(target: CallTarget, known: Iterable[str]) -> Result:
 def result_of_filtered_tool(target: CallTarget) -> Result:
     """The result of a call to a tool that `only` or `except` excludes."""
     server = target.server
-    message = f"the tool `{target.tool}` of the server `{server.name}` is excluded by `only` or `except`"
+    message = (
+        f"the tool `{target.tool}` of the {server.kind} `{server.name}` is excluded by `only` or `except`"
+    )
     place = server.place("import")
     return Result.failed(
         Outcome.DENIED,

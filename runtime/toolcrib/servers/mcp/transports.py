@@ -186,11 +186,8 @@ def _link(server: Server, world: NetworkEnvironment, tokens: TokenCache | None) 
         from toolcrib.servers.mcp.stdio import StdioLink  # noqa: PLC0415 -- needs the extra
 
         return StdioLink(server, world)
-    from toolcrib.servers.mcp.http_transports import (  # noqa: PLC0415 -- not needed for processes
-        EndpointClient,
-        SseLink,
-        StreamableHttpLink,
-    )
+    from toolcrib.servers.endpoint import EndpointClient  # noqa: PLC0415 -- not needed for processes
+    from toolcrib.servers.mcp.http_transports import SseLink, StreamableHttpLink  # noqa: PLC0415 -- as above
 
     client = EndpointClient(server, world, tokens)
     return SseLink(server, client) if server.transport == "sse" else StreamableHttpLink(client)

@@ -1,0 +1,162 @@
+"""Mode `a2a`: tools of A2A agents that the project configures.
+
+This module does not import the A2A SDK, which is the optional extra `a2a` and slow to import. It is imported when an agent is
+contacted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from toolcrib.core.errors import NotReady, Problem, did_you_mean
+from toolcrib.core.model import JSON, Descriptor, Schema
+from toolcrib.core.protocols import Remote
+from toolcrib.core.server_config import AGENT_MODE, Catalogue, Server
+from toolcrib.security.requirements import NO_REQUIREMENTS, Requirements, requirements_of_server
+
+if TYPE_CHECKING:
+    from toolcrib.executors.a2a.remote_skill import BoundSkill
+    from toolcrib.http.auth import TokenCache
+    from toolcrib.security.trust import Workspace
+    from toolcrib.security.trust_needs import Need
+    from toolcrib.servers.a2a.agents import AgentPool
+    from toolcrib.servers.environment import NetworkEnvironment
+
+__all__ = ["A2aExecutor"]
+
+
+@cache
+def _block_schema() -> Schema:
+    # Deferred: slow to import, and no call needs the schema.
+    from importlib.resources import files  # noqa: PLC0415
+
+    schema: Schema = json.loads(files(__package__).joinpath("schema.json").read_text(encoding="utf-8"))
+    return schema
+
+
+class A2aExecutor:
+    """Executor that calls tools of A2A agents.
+
+    Attributes:
+        world: The network environment with the configured agents; set by the engine before a tool is bound.
+        changed: Called in the event loop with the name of an agent and its catalogue, after its card has been
+            read for the first time and after every change of its tools.
+    """
+
+    def __init__(self) -> None:
+        self.world: NetworkEnvironment | None = None
+        self.changed: Callable[[str, Catalogue], None] | None = None
+        self._in_use: AgentPool | None = None
+        self._retired: list[AgentPool] = []
+        self._tokens: TokenCache | None = None
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whether no agent has been contacted."""
+        return all(pool.empty for pool in self._all())
+
+    @property
+    def block_schema(self) -> Schema:
+        """JSON Schema of the `a2a` block."""
+        return _block_schema()
+
+    def remote(self, name: str, block: Mapping[str, JSON]) -> Remote | None:
+        """The tool of an agent that a block refers to; None if the block is incomplete."""
+        agent, tool = block.get("agent"), block.get("tool", name)
+        return Remote(agent, tool) if isinstance(agent, str) and isinstance(tool, str) else None
+
+    def needs(self, _descriptor: Descriptor, _workspace: Workspace) -> Iterable[Need]:
+        """No need of its own: the agent is what must be trusted."""
+        return ()
+
+    def requirements(self, _descriptor: Descriptor, server: Server | None) -> Requirements:
+        """The requirements of the agent; none if it is not known."""
+        return NO_REQUIREMENTS if server is None else requirements_of_server(server)
+
+    def check(self, _descriptor: Descriptor) -> Sequence[Problem]:
+        """Nothing: whether the agent exists is checked with the project."""
+        return ()
+
+    def bind(self, descriptor: Descriptor) -> BoundSkill:
+        """Look the agent up. Nothing is contacted.
+
+        Raises:
+            NotReady: The agent is unknown, or something it needs is missing: the extra `a2a`, a secret.
+        """
+        from toolcrib.servers.a2a.agents import check_ready  # noqa: PLC0415 -- listing tools must start fast
+
+        block: Any = descriptor.bindings[AGENT_MODE]
+        pool = self._pool()
+        agent = _agent(block["agent"], pool.world.servers, descriptor.origin.place("/a2a/agent"))
+        check_ready(agent, pool.world.secrets)
+        from toolcrib.executors.a2a.remote_skill import BoundSkill  # noqa: PLC0415 -- needs the extra
+
+        return BoundSkill(descriptor, agent, block.get("tool", descriptor.name), pool)
+
+    async def catalogue(self, server: str) -> Catalogue:
+        """The tools of an agent, from its card.
+
+        Raises:
+            ServerDown: The agent cannot be used.
+            NotReady: The agent is unknown.
+        """
+        from toolcrib.servers.a2a.agents import check_ready  # noqa: PLC0415 -- as above
+
+        pool = self._pool()
+        agent = _agent(server, pool.world.servers, "")
+        check_ready(agent, pool.world.secrets)
+        connection = pool.get(agent.name)
+        await connection.ready()
+        return connection.catalogue
+
+    def states(self) -> Mapping[str, str]:
+        """Name of an agent -> `idle`, `starting`, `up` or `down`. Contacts no agent."""
+        return {} if self._in_use is None else self._in_use.states()
+
+    async def aclose(self) -> None:
+        """Close the connections to every agent."""
+        pools = self._all()
+        self._in_use, self._retired = None, []
+        for pool in pools:
+            await pool.aclose()
+
+    def _all(self) -> list[AgentPool]:
+        return [*self._retired, *([] if self._in_use is None else [self._in_use])]
+
+    def _pool(self) -> AgentPool:
+        """The connections of the current network environment."""
+        from toolcrib.servers.environment import NetworkEnvironment  # noqa: PLC0415 -- as above
+
+        world = self.world or NetworkEnvironment.ordinary()
+        current = self._in_use
+        if current is not None and (current.world is world or self.world is None):
+            return current
+        from toolcrib.http.auth import TokenCache  # noqa: PLC0415 -- as above
+        from toolcrib.servers.a2a.agents import AgentPool  # noqa: PLC0415 -- as above
+
+        # The environment changed, for instance by a reload. Calls in progress end with the old pool.
+        if current is not None:
+            current.retire()
+            self._retired = [*(each for each in self._retired if not each.empty), current]
+        self._tokens = self._tokens or TokenCache()
+        self._in_use = AgentPool(world, self._tokens, self._tell)
+        return self._in_use
+
+    def _tell(self, agent: str, catalogue: Catalogue) -> None:
+        if self.changed is not None:
+            self.changed(agent, catalogue)
+
+
+def _agent(name: str, servers: Mapping[str, Server], place: str) -> Server:
+    agents: Collection[str] = [each for each, server in servers.items() if server.mode == AGENT_MODE]
+    if name in agents:
+        return servers[name]
+    where = f" ({place})" if place else ""
+    hint = "add it under `agents` in toolcrib.yaml"
+    near = did_you_mean(name, agents)
+    raise NotReady(
+        f"unknown agent `{name}`{where}", code="unknown_server", hint=f"{near} Or {hint}" if near else hint
+    )

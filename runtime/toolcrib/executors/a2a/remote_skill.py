@@ -1,0 +1,203 @@
+"""A bound tool of an A2A agent: a call as a task of the agent, and its result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+from uuid import uuid5
+
+from toolcrib.core.call_progress import record_progress
+from toolcrib.core.model import JSON, Call, CallContext, Descriptor, Outcome, Partial, Progress, Result
+from toolcrib.core.server_config import Server
+from toolcrib.security.redaction import redact, redact_result
+from toolcrib.security.server_display import display_address
+from toolcrib.servers.a2a.agents import AgentConnection, AgentPool
+from toolcrib.servers.a2a.messages import SkillCall
+from toolcrib.servers.a2a.numbers import is_inexact
+from toolcrib.servers.a2a.outcomes import result_of_error, result_of_failure, result_of_task
+from toolcrib.servers.a2a.tasks import AgentError, AgentTask
+from toolcrib.servers.a2a.transport import REQUEST_TRACE, RequestTrace
+from toolcrib.servers.endpoint import ExchangeFailure
+from toolcrib.servers.mcp.failures import (
+    CallTarget,
+    InvalidAnswer,
+    ServerUnavailable,
+    result_of_changed_tool,
+    result_of_filtered_tool,
+    result_of_invalid_answer,
+    result_of_unknown_tool,
+)
+
+_NOBODY_LISTENS: Final = CallContext._field_defaults["emit"]
+"""The default `emit`, which discards events."""
+
+
+class BoundSkill:
+    """A tool of an A2A agent.
+
+    Attributes:
+        waits: Always true: a call waits for the agent.
+        origin: `a2a:` and the name of the agent. The tools of an agent share its limits and its circuit breaker.
+        repeatable: Whether a call may be attempted again after an attempt that may have acted.
+    """
+
+    waits = True
+
+    def __init__(self, tool: Descriptor, agent: Server, remote: str, pool: AgentPool) -> None:
+        """Create a bound tool.
+
+        Args:
+            tool: The descriptor.
+            agent: The configured agent.
+            remote: The agent's name for the tool.
+            pool: The connections to the agents.
+        """
+        annotations = tool.annotations
+        self.origin = f"a2a:{agent.name}"
+        self.repeatable = annotations.idempotent or annotations.read_only
+        self._tool = tool
+        self._target = CallTarget(agent, remote, tool.name, self.repeatable)
+        self._pool = pool
+        self._secrets = pool.world.secrets
+        # The tool filter of an agent also applies to a descriptor that names a filtered tool directly.
+        self._filtered = None if agent.offers(remote) else result_of_filtered_tool(self._target)
+
+    async def execute(self, call: Call) -> Result:
+        """Make one attempt. The tool runs at most once."""
+        if self._filtered is not None:
+            return self._filtered
+        # The agent works in real time, also if the session's clock is virtual.
+        with call.context.session.clock.outside():
+            result = await self._executed(call)
+        return redact_result(result, self._secrets) if self._secrets.known else result
+
+    def explain(self, call: Call) -> JSON | Result:
+        """The agent, the tool and the masked arguments of a call. Does not contact the agent."""
+        if self._filtered is not None:
+            return self._filtered
+        agent = self._target.server
+        plan: JSON = {
+            "agent": agent.name,
+            "endpoint": display_address(agent),
+            "tool": self._target.tool,
+            "arguments": redact(call.arguments, self._tool.input_schema),
+        }
+        return self._secrets.hide_in(plan)
+
+    async def _executed(self, call: Call) -> Result:
+        connection = self._pool.get(self._target.server.name)
+        try:
+            await connection.ready()
+        except ServerUnavailable as down:
+            return down.result
+        refused = self._refused(connection) or await self._unlisted(connection)
+        if refused is not None:
+            return refused
+        sent = self._tool_call(call, connection)
+        trace = RequestTrace(self._tool.limits.output_size)
+        token = REQUEST_TRACE.set(trace)
+        try:
+            task = self._task(call, connection, sent, trace)
+            # A task of its own: a caller that leaves must not end the exchange before the agent has named its task.
+            running = asyncio.create_task(task.run())
+        finally:
+            REQUEST_TRACE.reset(token)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            why = await task.cancel(running)
+            meta: dict[str, JSON] = {"remote": {"task_id": task.id}} if task.id else {}
+            if why:
+                meta["warnings"] = [
+                    f"the agent `{self._target.server.name}` may still work on the call: {why}"
+                ]
+            record_progress(call.id, attempts=call.attempt, reached=task.begun, meta=meta)
+            raise
+        except ExchangeFailure as failure:
+            return result_of_failure(failure, self._target, begun=task.begun)
+        except AgentError as error:
+            return await self._protocol_error(error, connection)
+        except InvalidAnswer as invalid:
+            return result_of_invalid_answer(self._target, invalid.message)
+        except OverflowError:
+            message = "an argument is a number that A2A cannot carry: it is larger than any double"
+            return Result.failed(Outcome.INVALID_ARGUMENTS, message, code="number_too_large")
+        return self._result(task, sent)
+
+    def _result(self, task: AgentTask, sent: SkillCall) -> Result:
+        try:
+            result = result_of_task(task, self._target, self._tool.output_schema)
+        except InvalidAnswer as invalid:
+            return result_of_invalid_answer(self._target, invalid.message)
+        if not sent.extension and is_inexact(sent.arguments):
+            lost = "integers above 2^53 in the arguments may have lost digits: the agent does not declare the extension"
+            told: Any = result.meta.get("warnings", [])
+            result = result.with_meta(warnings=[*told, lost])
+        return result
+
+    async def _protocol_error(self, error: AgentError, connection: AgentConnection) -> Result:
+        result = result_of_error(error, self._target)
+        # Its tools may have changed since the card was read.
+        if result.error is not None and result.error.code == "a2a_invalid_params":
+            await connection.refresh()
+        return result
+
+    def _task(
+        self, call: Call, connection: AgentConnection, sent: SkillCall, trace: RequestTrace
+    ) -> AgentTask:
+        hide = self._secrets.hide_in_text
+        listens = call.context.emit is not _NOBODY_LISTENS
+
+        def report(event: Progress) -> None:
+            call.emit(event._replace(message=hide(event.message)))
+
+        def emit(event: Partial) -> None:
+            text = event.content.text
+            call.emit(event if text is None else Partial(event.content._replace(text=hide(text))))
+
+        return AgentTask(
+            connection,
+            sent,
+            headers=call.context.trace,
+            trace=trace,
+            most=trace.most,
+            report=report,
+            emit=emit if listens else None,
+        )
+
+    def _tool_call(self, call: Call, connection: AgentConnection) -> SkillCall:
+        card, tool = connection.card, self._target.tool
+        given = call.arguments.get("text")
+        clock = call.context.session.clock
+        return SkillCall(
+            tool,
+            call.arguments,
+            message_id=str(uuid5(self._pool.namespace, call.id)),
+            text=given if tool in card.texts and isinstance(given, str) else None,
+            timeout=None if call.deadline is None else max(call.deadline - clock.monotonic(), 0.0),
+            metadata=_metadata(call),
+            extension=card.extension,
+        )
+
+    def _refused(self, connection: AgentConnection) -> Result | None:
+        """The result if the lock refuses the tool; None if it does not."""
+        refused = connection.verdict.refused
+        why = refused.get(self._target.tool) or refused.get("*")
+        return None if why is None else result_of_changed_tool(self._target, why)
+
+    async def _unlisted(self, connection: AgentConnection) -> Result | None:
+        """The result if the agent does not have the tool, even in its current card; None if it has it."""
+        for last in (False, True):
+            catalogue = connection.catalogue
+            if self._target.tool in catalogue.tools or self._target.tool in catalogue.refused:
+                return None
+            if not last:
+                await connection.refresh()
+        return result_of_unknown_tool(self._target, connection.catalogue.tools)
+
+
+def _metadata(call: Call) -> Mapping[str, JSON]:
+    """What the agent may know of the call besides its arguments."""
+    key = call.context.idempotency_key
+    return {"idempotency_key": key} if key else {}

@@ -751,7 +751,8 @@ class Session:
         try:
             if self._real or chain.at_once:  # only a virtual clock has to know who is working
                 answer = chain.run(call)
-                if not isinstance(answer, ANSWERS):
+                # The type first, as below: `isinstance` takes five times as long.
+                if type(answer) is not TrustedAnswer and not isinstance(answer, ANSWERS):
                     answer = await (answer if chain.at_once else self._in_sight(call, answer, started))
             else:
                 with self.clock.working():

@@ -8,7 +8,6 @@ import io
 import json
 import math
 import sys
-from array import array
 from contextlib import suppress
 
 import prometheus_client.parser as prometheus
@@ -56,7 +55,7 @@ def test_percentiles_are_within_two_percent_also_after_a_merge(durations, percen
     merged = DurationHistogram()
     for part in range(parts):
         histogram = DurationHistogram()
-        histogram.add(array("f", durations[part::parts]))
+        histogram.add(durations[part::parts])
         merged.merge(histogram)
     assert merged.count == len(durations)
     assert merged.percentile(percent) == pytest.approx(exact(durations, percent), rel=0.005)
@@ -66,7 +65,7 @@ def test_percentiles_are_within_two_percent_also_after_a_merge(durations, percen
 def test_no_call_has_no_percentile_and_no_time_is_zero():
     histogram = DurationHistogram()
     assert histogram.percentile(50) is None
-    histogram.add(array("f", [0.0, 0.0]))
+    histogram.add([0.0, 0.0])
     assert histogram.percentile(99) == 0
 
 

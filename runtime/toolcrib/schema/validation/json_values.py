@@ -115,42 +115,61 @@ def remaining_budget(value: Any, depth: int, budget: int) -> int:  # noqa: C901,
     """
     # Eight bytes per unit at most: a control character is written as `\u0001`, six bytes.
     kind = type(value)
-    items: Iterable[Any]
     if kind is dict or kind is list:
         budget -= 4 * len(value)
         if budget < 0:
             return budget
-        if kind is dict:
-            for key in value:
-                if type(key) is not str or not (key.isascii() or _encodes(key)):
+    # CPython adds and compares fastest with integers of one digit, which has 30 bits: `weight` is one, a budget is not.
+    weight = 0
+    if kind is dict:
+        # Names and values in one loop take a sixth less time than in two; hence the same lines again below.
+        for key, item in value.items():
+            if type(key) is not str or not (key.isascii() or _encodes(key)):
+                return ALIEN
+            weight += len(key)
+            kind = type(item)
+            if kind is str:
+                if not (item.isascii() or _encodes(item)):
                     return ALIEN
-                budget -= len(key)
-            items = value.values()
-        else:
-            items = value
-    else:
-        items = (value,)
-    for item in items:
+                weight += len(item)
+            elif kind is int:
+                if not -1073741824 < item < 1073741824:
+                    if not -_BIG < item < _BIG:
+                        return ALIEN
+                    weight += item.bit_length() // 4
+            elif kind is float:
+                if not -_INFINITY < item < _INFINITY:
+                    return ALIEN
+            elif kind is not bool and item is not None:
+                if depth < 2 or not (kind is dict or kind is list):
+                    return ALIEN
+                budget = remaining_budget(item, depth - 1, budget - weight)
+                if budget < 0:
+                    return budget
+                weight = 0
+        return budget - weight
+    for item in value if kind is list else (value,):
         kind = type(item)
         if kind is str:
             if not (item.isascii() or _encodes(item)):
                 return ALIEN
-            budget -= len(item)
+            weight += len(item)
         elif kind is int:
-            if not -9007199254740992 < item < 9007199254740992:
+            if not -1073741824 < item < 1073741824:
                 if not -_BIG < item < _BIG:
                     return ALIEN
-                budget -= item.bit_length() // 4
+                weight += item.bit_length() // 4
         elif kind is float:
             if not -_INFINITY < item < _INFINITY:
                 return ALIEN
         elif kind is not bool and item is not None:
             if depth < 2 or not (kind is dict or kind is list):
                 return ALIEN
-            budget = remaining_budget(item, depth - 1, budget)
+            budget = remaining_budget(item, depth - 1, budget - weight)
             if budget < 0:
                 return budget
-    return budget
+            weight = 0
+    return budget - weight
 
 
 def as_json(value: Any, *, depth: int = 100) -> tuple[JSON, Violation | None]:

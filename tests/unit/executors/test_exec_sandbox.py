@@ -93,6 +93,36 @@ def test_the_network_is_off_unless_it_is_declared(source):
 
 
 @NEEDS_BUBBLEWRAP
+def test_settings_of_the_network_are_seen_with_the_network(source):
+    listing = {"command": ["ls", "/etc"]}
+    offline = call(listing, source=source, sandbox=None).value.split()
+    online = call({**listing, "network": True}, source=source, sandbox=None).value.split()
+    assert {"group", "hosts", "passwd"} <= {*offline}
+    assert "services" not in offline
+    assert {*offline, "resolv.conf"} <= {*online}
+
+
+@NEEDS_BUBBLEWRAP
+def test_a_link_of_the_system_is_a_link_in_the_sandbox(source):
+    programs = call(["realpath", "/bin/sh", "/bin"], source=source, sandbox=None).value.split()
+    assert programs == [str(Path(each).resolve()) for each in ("/bin/sh", "/bin")]
+
+
+@NEEDS_BUBBLEWRAP
+def test_a_folder_within_a_granted_one_keeps_its_own_grant(source, tmp_path):
+    (tmp_path / "data" / "inner").mkdir()
+    writing = "for each in $0 $0/inner; do echo new > $each/made 2> /dev/null && echo $each; done; true"
+    for paths, writable in (
+        ({"read": ["../data"], "write": ["../data/inner"]}, ["../data/inner"]),
+        ({"read": ["../data/inner"], "write": ["../data"]}, ["../data"]),
+        ({"write": ["../data", "../data/inner"]}, ["../data", "../data/inner"]),
+    ):
+        block = {"command": ["sh", "-c", writing, "../data"], "paths": paths}
+        result = call(block, source=source, sandbox=None)
+        assert result.value.split() == writable, paths
+
+
+@NEEDS_BUBBLEWRAP
 def test_a_program_sees_no_other_process_and_its_own_folder_for_temporary_files(source, tmp_path):
     listing = ["sh", "-c", "ls /proc | grep -c '^[0-9]'; ls -A /tmp; echo x > /tmp/mine"]
     result = call(listing, source=source, sandbox=None)

@@ -5,6 +5,7 @@ It prints its port and ends with its input. Besides `/v1/forecast` (and every ot
 - `/silent`: no response
 - `/half`: the headers and half of the body
 - `/late`: a list of many texts, after `LATE_AFTER` seconds
+- `/large`: a list of objects of 1 KiB, `LARGE_SIZE` bytes in all
 - `/told`: how many connections are open, and the number of requests to the two above; this one is not counted
 
     python benchmarks/http_server.py
@@ -29,6 +30,8 @@ ANSWER = {"city": "Lisbon", "days": 3, "temp": 18.5}
 LATE_ITEMS = 200_000
 LATE_AFTER = 0.97
 
+LARGE_SIZE = 8 << 20
+
 _END = b"\r\n\r\n"
 
 
@@ -42,6 +45,8 @@ def _response(body: bytes) -> bytes:
 _WHOLE = _response(json.dumps(ANSWER).encode())
 _HALF = _WHOLE[:-20]
 _LATE = _response(json.dumps(["a"] * LATE_ITEMS, separators=(",", ":")).encode())
+_ITEM = {**ANSWER, "text": "a" * (1022 - len(json.dumps({**ANSWER, "text": ""})))}
+_LARGE = _response(json.dumps([_ITEM] * (LARGE_SIZE // 1024)).encode())
 
 
 class Told:
@@ -78,6 +83,8 @@ class Connection(asyncio.Protocol):
         if request.startswith((b"GET /silent", b"GET /half")):
             self._told.held += 1
             return _HALF if request.startswith(b"GET /half") else b""
+        if request.startswith(b"GET /large"):
+            return _LARGE
         if request.startswith(b"GET /told"):
             return _response(json.dumps({"open": self._told.open - 1, "held": self._told.held}).encode())
         return _WHOLE

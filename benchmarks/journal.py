@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sqlite3
 import sys
 import tempfile
@@ -63,6 +64,37 @@ class Bare:
         self.connection.execute("UPDATE toolcrib_calls SET ended = ? WHERE id = ?", (1.8e9 + number, number))
 
 
+def commits(times: int, commit: Callable[[], object]) -> float:
+    """Seconds of one commit, or of the two of an intent and its end."""
+    started = perf_counter()
+    for _ in range(times):
+        commit()
+    return (perf_counter() - started) / times
+
+
+MOCKS = """
+name: look
+annotations: {read_only: true}
+input_schema: {type: object, properties: {amount: {type: number}, to: {type: string}}}
+mock: {result: done}
+---
+name: pay
+annotations: {destructive: true}
+input_schema: {type: object, properties: {amount: {type: number}, to: {type: string}}}
+mock: {result: done}
+"""
+
+
+def mocked(folder: Path) -> Runtime:
+    """A project whose mocked calls are in its journal: of all calls, they do the least besides."""
+    (folder / "descriptors").mkdir(parents=True)
+    (folder / "descriptors" / "tools.yaml").write_text(MOCKS, encoding="utf-8")
+    settings = "project: benchmark\njournal: {mocks: true}\n"
+    (folder / "toolcrib.yaml").write_text(settings, encoding="utf-8")
+    os.environ["TOOLCRIB_STATE_DIR"] = str(folder / "state")
+    return Runtime.open(folder, index=False)
+
+
 def calls(
     loop: asyncio.AbstractEventLoop,
     runtime: Runtime,
@@ -91,6 +123,7 @@ def rows(rounds: int = 60) -> Iterator[Row]:
         with (
             Runtime(Registry(), journal=folder / "own" / "journal.sqlite") as journalled,
             Runtime(Registry()) as plain,
+            mocked(folder / "project") as mocks,
         ):
             for runtime in (journalled, plain):
                 runtime.add(pay)
@@ -106,10 +139,15 @@ def rows(rounds: int = 60) -> Iterator[Row]:
                         {
                             "ours": partial(calls, loop, journalled, tool, times),
                             "base": partial(calls, loop, plain, tool, times, commit),
+                            "mock": partial(calls, loop, mocks, tool, times),
+                            "bare": partial(commits, times, commit),
                         },
                         rounds,
                     )
                 base = "one bare commit" if tool == "look" else "two bare commits"
+                yield Row(
+                    f"journalled {measure} of a mock", f"{base} ({level})", found["mock"], found["bare"], goal
+                )
                 yield Row(
                     f"journalled {measure}",
                     f"the same call without a journal, and {base} ({level})",

@@ -27,6 +27,7 @@ import loop
 import mcp_client
 import mcp_server
 import mocks
+import operations
 import peers
 import programs
 import python_tools
@@ -70,7 +71,9 @@ without a goal is only informative. Compare ratios between machines, not times.
   completions in its own process.
 - **Access.** One mocked tool in projects with different rules. Of many rules, two concern the tool.
 - **Journal.** A Python function that does nothing, and SQLite on the disk of the checkout. The bare commits write the same row into the
-  same table.
+  same table. Mocks are journalled on demand only (`mocks: true`).
+- **Operation.** A mocked call is due every 2 ms; its delay is the time from then to its end. The other calls go to a server on
+  loopback, whose 8 MiB are a list of objects of 1 KiB.
 - **Large values** have 64 Ki characters or more and are validated in a thread.
 
 | operation | toolcrib | compared with | | ratio | 95 % | rounds | goal | |
@@ -137,6 +140,7 @@ def main() -> int:
         Section("mcp_server", serving.rows()),
         Section("mcp_client", mcp_client.rows(peer_versions)),
         Section("loop", loop.rows()),
+        Section("operations", operations.rows()),
         Section("loading", loading.rows()),
         Section("startup", startup.rows()),
         Section("trust", trust.rows()),

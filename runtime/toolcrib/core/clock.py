@@ -9,8 +9,10 @@ import math
 import re
 import time
 from contextlib import nullcontext
+from contextvars import copy_context
 from datetime import UTC, datetime
 from threading import Lock
+from weakref import WeakKeyDictionary
 
 # `typing` is not imported at run time: every start of the command line imports this module.
 TYPE_CHECKING = False
@@ -75,8 +77,15 @@ def _plain(number: float) -> str:
     return f"{number:.3f}".rstrip("0").rstrip(".")
 
 
+COMPUTING_THREADS = 1
+"""Threads of an event loop that compute at once. Only one runs at a time anyway (GIL), and each of them may be the one that the
+event loop waits for, 5 ms by default, whenever it has something to do."""
+
+_computing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
 async def run_in_thread(clock: Clock, work: Callable[[], T]) -> T:
-    """Run a blocking function in a thread, and return its result.
+    """Run a function that computes for long in a thread, and return its result. At most `COMPUTING_THREADS` run at once.
 
     Cancelling the caller takes effect immediately. The function still runs to its end, because a thread cannot be
     stopped, and its result is discarded.
@@ -85,7 +94,20 @@ async def run_in_thread(clock: Clock, work: Callable[[], T]) -> T:
     import asyncio  # noqa: PLC0415 -- see above
 
     with clock.outside():
-        return await asyncio.to_thread(work)
+        loop = asyncio.get_running_loop()
+        places = _computing.setdefault(loop, asyncio.Semaphore(COMPUTING_THREADS))
+        await places.acquire()
+        # Not `to_thread`: a cancelled caller would free the place of a thread that still runs.
+        running = loop.run_in_executor(None, copy_context().run, work)
+
+        def ended(done: asyncio.Future[T]) -> None:
+            places.release()
+            # Otherwise asyncio reports an error that nobody awaits any more.
+            if not done.cancelled():
+                done.exception()
+
+        running.add_done_callback(ended)
+        return await asyncio.shield(running)
 
 
 _NOTHING_TO_DO = nullcontext()

@@ -16,6 +16,10 @@ from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, bad_r
 
 _START = b"HTTP/"
 
+_AT_ONCE = 1 << 18
+"""Bytes of a body that are read before other tasks run. What has arrived already is read without waiting, so a body of
+megabytes would otherwise be read in one turn of the event loop."""
+
 
 class HTTPConnection(httpcore.AsyncHTTP11Connection):
     """httpcore's connection, extended by a check for data after the response."""
@@ -62,6 +66,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._chunks: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._at_once = 0
         self._full = False
         self._ended = self._reset = False
         self._asked = False
@@ -112,6 +117,9 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
             max_bytes = min(max_bytes, self._head_left)
         if not self._chunks and not self._ended and self.trouble is None:
             await self._wait(timeout, "sent nothing")
+        elif self._at_once >= _AT_ONCE:
+            self._at_once = 0
+            await asyncio.sleep(0)  # noqa: TID251 -- lets other tasks run; no time passes
         if self.trouble is not None:
             raise self.trouble
         # h11 buffers a line of any other protocol (SSH, SMTP) until its limit; this fails after five bytes.
@@ -197,6 +205,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
             chunk = chunk[:most]
         if self._head_left is not None:
             self._head_left -= len(chunk)
+        self._at_once += len(chunk)
         return chunk
 
     def _wake(self) -> None:
@@ -204,6 +213,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
             self._waiter.set_result(None)
 
     async def _wait(self, timeout: float | None, what: str) -> None:
+        self._at_once = 0
         self._waiter = self._loop.create_future()
         alarm = None if timeout is None else self._loop.call_later(timeout, self._silent, timeout, what)
         try:

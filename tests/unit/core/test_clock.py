@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import re
+import threading
 import time
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.core.clock import DURATION_PATTERN, START, RealClock, format_duration, parse_duration
+from toolcrib.core.clock import (
+    DURATION_PATTERN,
+    START,
+    RealClock,
+    format_duration,
+    parse_duration,
+    run_in_thread,
+)
 from toolcrib.core.protocols import Clock
 from toolcrib.core.virtual_clock import VirtualClock
 
@@ -540,3 +550,56 @@ def test_a_sleeper_may_be_cancelled_at_any_turn_of_the_loop(turns):
         return clock.monotonic() - before
 
     assert asyncio.run(main()) == 1.0
+
+
+async def test_one_thread_computes_at_a_time_and_a_cancelled_caller_keeps_its_place():
+    began, free, order = threading.Event(), threading.Event(), []
+
+    def hold():
+        began.set()
+        free.wait(60)
+        order.append("first")
+
+    first = asyncio.create_task(run_in_thread(RealClock(), hold))
+    await asyncio.to_thread(began.wait, 60)
+    second = asyncio.create_task(run_in_thread(RealClock(), lambda: order.append("second")))
+    first.cancel()
+    async with asyncio.timeout(60):
+        with pytest.raises(asyncio.CancelledError):
+            await first
+    # The loop goes round many times, and the second one still waits for the thread of the first.
+    for _ in range(50):
+        await RealClock().sleep(0)
+    assert order == []
+    free.set()
+    async with asyncio.timeout(60):
+        await second
+    assert order == ["first", "second"]
+
+
+async def test_work_in_a_thread_sees_the_context_and_may_fail():
+    value = ContextVar("value", default=0)
+    value.set(7)
+    assert await run_in_thread(RealClock(), value.get) == 7
+    with pytest.raises(ZeroDivisionError):
+        await run_in_thread(RealClock(), lambda: 1 // 0)
+    assert await run_in_thread(RealClock(), lambda: "goes on") == "goes on"
+
+
+async def test_an_error_after_the_caller_was_cancelled_is_no_report_of_asyncio(caplog):
+    free = threading.Event()
+
+    def fail():
+        free.wait(60)
+        raise ValueError("nobody awaits it")
+
+    task = asyncio.create_task(run_in_thread(RealClock(), fail))
+    await RealClock().sleep(0)
+    await RealClock().sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    free.set()
+    await run_in_thread(RealClock(), lambda: None)
+    gc.collect()
+    assert caplog.records == []

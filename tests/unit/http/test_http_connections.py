@@ -22,8 +22,10 @@ from http_servers import (
     raw_answer,
     serving,
 )
+from toolcrib import RealClock
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest
 from toolcrib.http.client import HTTPClient
+from toolcrib.http.connection import SocketStream
 from toolcrib.security.egress import EgressGuard, EgressRefused
 
 PRESSED = ExchangeBounds(connect=0.1, read=0.1)
@@ -421,3 +423,21 @@ def test_where_surplus_bytes_can_not_be_seen_no_connection_is_used_again_and_it_
         "`AsyncHTTP11Connection._h11_state.trailing_data`; pip install 'httpcore>="
     )
     assert done.stderr.count("\n") == 1
+
+
+async def test_other_tasks_run_while_megabytes_that_have_arrived_are_read():
+    stream = SocketStream(set())
+    stream.begin(ExchangeBounds())
+    stream.head_ended()
+    for _ in range(16):
+        stream.data_received(b"HTTP/" + bytes((1 << 18) - 5))
+    turns, reading = 0, asyncio.create_task(read_all(stream, 1 << 22))
+    while not reading.done():
+        turns += 1
+        await RealClock().sleep(0)
+    assert turns >= 15
+
+
+async def read_all(stream, size):
+    while size:
+        size -= len(await stream.read(1 << 16))

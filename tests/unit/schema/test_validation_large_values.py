@@ -7,9 +7,10 @@ import random
 import pytest
 
 from sampling import sample
+from toolcrib.core.text import compact
 from toolcrib.schema.validation import Validator, check_schema
 from toolcrib.schema.validation.explanation import Explanation
-from toolcrib.schema.validation.json_values import count_elements
+from toolcrib.schema.validation.json_values import compact_size, count_elements
 from toolcrib.schema.validation.validator import COMPUTED
 from toolcrib.schema.validation.violation_search import ViolationSearch
 
@@ -261,3 +262,25 @@ def test_the_search_finds_what_is_wrong_and_nothing_else(seed, whole):
             explanation = Explanation(value, validator.index, lambda _path, _value: False)
             expected = {*explanation.of(validator._compiled.iter_errors(value), 10**6)}
             assert {*explanation.of(found, 10**6)} <= expected, (schema, value)
+
+
+LONG = "wörd\n" * 1000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        LONG * 100,
+        [LONG] * 500,
+        [[LONG] * 300, [], {}, [1, None, True, 1.5, -3]],
+        {f"{LONG}{number}": number for number in range(300)},
+        {"a": [{"b": [LONG] * 200}] * 3, "c": {"d": {"e": LONG * 70}}, "f": []},
+        [{"x": number} for number in range(200_000)],
+        [[number] * 3 for number in range(129)],
+        [],
+        {},
+        None,
+    ],
+)
+def test_a_size_is_that_of_the_whole_text(value):
+    assert compact_size(value, 100) == len(compact(value).encode())

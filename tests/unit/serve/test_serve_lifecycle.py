@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 
 import pytest
 
 from in_memory import always, fake
 from toolcrib import ClosedRuntime, RealClock, Result
-from toolcrib.serve.mcp.lifecycle import Shutdown, opened
+from toolcrib.serve.mcp.lifecycle import SWITCH_INTERVAL, Shutdown, opened
 
 
 async def test_work_that_hangs_is_cancelled_by_the_second_request_to_stop():
@@ -53,3 +54,10 @@ async def test_a_runtime_is_closed_after_the_block_and_signals_are_as_before():
     assert signal.getsignal(signal.SIGTERM) is before
     with pytest.raises(ClosedRuntime):
         await runtime.call("tool")
+
+
+async def test_threads_that_compute_give_way_sooner_while_a_runtime_is_served():
+    before = sys.getswitchinterval()
+    async with opened(fake(always(Result.ok(1)), clock=RealClock())):
+        assert sys.getswitchinterval() == pytest.approx(min(before, SWITCH_INTERVAL))
+    assert sys.getswitchinterval() == before

@@ -378,6 +378,33 @@ def count_elements(value: JSON, most: int) -> int:
     return total
 
 
+_LARGEST_PIECE: Final = 1 << 18
+"""Weight up to which a value is encoded in one piece."""
+
+_TOGETHER: Final = 128
+"""Members of a container that are encoded together."""
+
+
+def compact_size(value: JSON, depth: int) -> int:
+    """The number of bytes of a JSON value as compact JSON.
+
+    A large value is encoded piece by piece: the encoder does not let other threads run until it has finished.
+    """
+    if not isinstance(value, dict | list) or remaining_budget(value, depth, _LARGEST_PIECE) >= 0:
+        return len(compact(value).encode())
+    size = 2 + len(value) - 1  # brackets and commas
+    if isinstance(value, dict):
+        size += sum(len(compact(key).encode()) + 1 for key in value)
+        value = [*value.values()]
+    for start in range(0, len(value), _TOGETHER):
+        some = value[start : start + _TOGETHER]
+        if remaining_budget(some, depth, _LARGEST_PIECE) >= 0:
+            size += len(compact(some).encode()) - 2 - (len(some) - 1)
+        else:
+            size += sum(compact_size(item, depth - 1) for item in some)
+    return size
+
+
 class ExcessSize(NamedTuple):
     """How far a value exceeds a size limit.
 
@@ -404,7 +431,7 @@ def measure_excess(value: JSON, depth: int, limit: int) -> ExcessSize | None:
         return WITHIN
     if left < 0:  # its characters or its values alone exceed the limit
         return ExcessSize(limit + 1, f"more than {format_size(limit)}")
-    size = len(compact(value).encode())
+    size = compact_size(value, depth)
     if size > limit:
         return ExcessSize(size, f"{size:,} bytes")
     values = count_elements(value, limit) if 2 * limit - left >= limit - _ELEMENT else 0

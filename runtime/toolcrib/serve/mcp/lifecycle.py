@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -113,12 +114,28 @@ async def opened(runtime: Runtime) -> AsyncIterator[Shutdown]:
     # Until it is open, Ctrl-C ends the command at once: there are no calls to wait for.
     await runtime.__aenter__()
     shutdown = Shutdown()
-    with shutdown.by_signals():
+    with shutdown.by_signals(), frequent_thread_switches():
         try:
             yield shutdown
         finally:
             # The calls of clients have had their time to end.
             await shutdown.unless_hurried(runtime.aclose(drain=0))
+
+
+SWITCH_INTERVAL: Final = 0.001
+"""Seconds after which a thread that computes gives way to the event loop. Python's default is 5 ms, which every request would
+wait for while another one's megabytes are read or validated."""
+
+
+@contextmanager
+def frequent_thread_switches() -> Iterator[None]:
+    """Let the event loop run soon within the block while other threads compute."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(min(before, SWITCH_INTERVAL))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 YOUNG: Final = 10_000

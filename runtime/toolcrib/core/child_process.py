@@ -38,6 +38,9 @@ MARK = "TOOLCRIB_CHILD"
 GRACE = 2.0
 """Seconds that a child has to end by itself once its stdin is closed, and again once it was sent SIGTERM."""
 
+HURRIED_GRACE = 0.25
+"""The same after `ChildProcess.hurry`: enough to write a file, and hardly a delay for whoever waits."""
+
 _LOOK_AGAIN = 0.05
 _AFTER_KILL = 0.5
 _ROUNDS = 5
@@ -106,7 +109,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._stdin: asyncio.WriteTransport | None = None
         self._exited: asyncio.Future[None]
         self._lost: asyncio.Future[None]
-        self._hurry: asyncio.Future[None]
+        self._hurry: asyncio.Future[float]
         self._room = asyncio.Event()
         self._room.set()
         self._broken = False
@@ -323,10 +326,10 @@ class ChildProcess(asyncio.SubprocessProtocol):
         except ValueError:
             return f"was terminated by signal {-code}"
 
-    def hurry(self) -> None:
-        """Skip the remaining grace period of `end`."""
+    def hurry(self, grace: float = HURRIED_GRACE) -> None:
+        """Shorten each grace period of `end` to so many seconds, from now on."""
         if not self._hurry.done():
-            self._hurry.set_result(None)
+            self._hurry.set_result(grace)
 
     def kill(self) -> None:
         """Kill the process and its descendants immediately, without waiting."""
@@ -397,9 +400,12 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self.close_stdin()
         # A child that blocks on a full stdout pipe could not exit.
         self.listen(True)
-        await asyncio.wait({self._exited, self._hurry}, timeout=GRACE, return_when=asyncio.FIRST_COMPLETED)
-        if not self._hurry.done() and self._send(signal.SIGTERM):
-            await self._until_gone(GRACE)
+        either: set[asyncio.Future[Any]] = {self._exited, self._hurry}
+        await asyncio.wait(either, timeout=GRACE, return_when=asyncio.FIRST_COMPLETED)
+        if self._hurry.done():
+            await asyncio.wait({self._exited}, timeout=self._hurry.result())
+        if self._send(signal.SIGTERM):
+            await self._until_gone(GRACE, hurries=True)
         # Several rounds: a process may fork between the search and the signal.
         for _ in range(_ROUNDS):
             if not self._send(signal.SIGKILL):
@@ -407,8 +413,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
             await self._until_gone(_AFTER_KILL / _ROUNDS)
         await asyncio.wait({self._exited}, timeout=_AFTER_KILL)
 
-    async def _until_gone(self, seconds: float) -> None:
-        """Wait until all processes have ended, at most `seconds`."""
+    async def _until_gone(self, seconds: float, *, hurries: bool = False) -> None:
+        """Wait until all processes have ended, at most `seconds`, which `hurry` may shorten."""
         # Only our own child signals its exit; its descendants must be polled.
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -417,8 +423,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         ):
             watched = self._exited if self.code is None else loop.create_future()
             await asyncio.wait({watched}, timeout=min(left, _LOOK_AGAIN))
-            if self._hurry.done() and seconds == GRACE:
-                return
+            if hurries and self._hurry.done():
+                deadline, hurries = min(deadline, loop.time() + self._hurry.result()), False
 
 
 class _Stdout(asyncio.Protocol):

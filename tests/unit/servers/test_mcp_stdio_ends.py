@@ -145,7 +145,7 @@ async def kin_by_environment(link: Any) -> list[int]:
     return [pid for pid in found if pid != child.pid]
 
 
-async def test_leaving_that_is_cancelled_ends_all_of_it_at_once():
+async def test_leaving_that_is_cancelled_ends_all_of_it_soon():
     link = link_to("stay", "ignore-term", "stray")
     started: list[int] = []
     entered = asyncio.Event()
@@ -163,8 +163,9 @@ async def test_leaving_that_is_cancelled_ends_all_of_it_at_once():
     assert not any(map(runs, [*started, server_of(link)]))
 
 
-async def test_being_cancelled_in_the_middle_kills_it():
-    link = link_to("stray")
+@pytest.mark.parametrize("behaviours", [["stray"], ["stray", "stay"], ["stray", "stay", "ignore-term"]])
+async def test_being_cancelled_in_the_middle_ends_it(behaviours):
+    link = link_to(*behaviours)
     started: list[int] = []
 
     async def use():
@@ -179,8 +180,24 @@ async def test_being_cancelled_in_the_middle_kills_it():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert link._child.code == -signal.SIGKILL
+    assert link._child.code is not None
     assert not any(map(runs, started))
+
+
+async def test_a_server_that_is_hurried_may_still_end_by_itself():
+    link = link_to()
+    async with link as streams:
+        await kin(streams)
+        link._child.hurry(60)  # a busy machine needs longer than the default
+    assert link._child.code == 0
+
+
+async def test_a_server_that_is_hurried_is_killed_soon():
+    link = link_to("stay", "ignore-term")
+    async with link as streams:
+        await kin(streams)
+        link._child.hurry(0.01)
+    assert link._child.code == -signal.SIGKILL
 
 
 async def test_leaving_that_is_cancelled_again_and_again_ends_it_too():
@@ -196,7 +213,7 @@ async def test_leaving_that_is_cancelled_again_and_again_ends_it_too():
     await all_gone([*started, server_of(link)])
 
 
-async def test_a_scope_that_was_cancelled_gives_no_time():
+async def test_a_scope_that_was_cancelled_gives_little_time():
     link = link_to("stay", "ignore-term", "stray")
     with anyio.CancelScope() as scope:
         async with link as streams:

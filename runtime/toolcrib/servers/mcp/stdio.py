@@ -212,9 +212,10 @@ class StdioLink:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """End the process and its descendants, within 4.5 s, or immediately if the block or this is cancelled."""
+        """End the process and its descendants: within 4.5 s, or within a second if the block or this is cancelled."""
         self._over("was stopped")
-        # Only the end of the event loop, as after a second signal, cancels the task that owns the link.
+        # Only the end of the event loop, as after a second signal, cancels the task that owns the link. A server that has
+        # something to write still gets a moment for it.
         if isinstance(error, asyncio.CancelledError):
             self._child.hurry()
         # A task of its own, and shielded: a cancelled caller must not leave processes behind.

@@ -18,7 +18,7 @@ import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 from toolcrib.core.file_descriptors import readable
 from toolcrib.core.measured_process import AVAILABLE, MeasuredProcess

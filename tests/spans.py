@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -40,6 +42,26 @@ class RecordedSpans:
     def text(self) -> str:
         """Everything that the spans hold."""
         return "\n".join(span.to_json() for span in self.all())
+
+
+class RecordedDurations:
+    """The histograms that a provider has recorded."""
+
+    def __init__(self) -> None:
+        self.reader = InMemoryMetricReader()
+        self.provider = MeterProvider([self.reader], shutdown_on_exit=False)
+
+    def points(self, name: str) -> list[dict[str, Any]]:
+        """The attributes of each point of a metric, each with its `count`."""
+        data = self.reader.get_metrics_data()
+        return [
+            {**point.attributes, "count": point.count}
+            for resource in (() if data is None else data.resource_metrics)
+            for scope in resource.scope_metrics
+            for metric in scope.metrics
+            if metric.name == name and metric.unit == "s"
+            for point in metric.data.data_points
+        ]
 
 
 class _SwitchedTracer(trace.Tracer):

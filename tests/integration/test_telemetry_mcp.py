@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import nullcontext
 
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from http_servers import answering_json, raw_answer, serving
@@ -14,7 +15,16 @@ from mcp_calling import Calling, http_server, over_http
 from mcp_over_http import SESSION, speaking
 from mcp_sdk_server import sdk_server
 from serving_mcp import ERAS, process, request, write
-from spans import RecordedSpans, attributes_of, id_of, parent_of, recorded_globally, trace_of, traceparent_of
+from spans import (
+    RecordedDurations,
+    RecordedSpans,
+    attributes_of,
+    id_of,
+    parent_of,
+    recorded_globally,
+    trace_of,
+    traceparent_of,
+)
 from toolcrib import Outcome, Runtime, Telemetry
 from toolcrib.serve.mcp import ListenAddress, Options, serve_http
 from toolcrib.serve.mcp.server import ToolServer
@@ -207,3 +217,101 @@ async def test_serve_writes_the_records_of_calls_to_stderr(tmp_path):
         assert await served.ended() == 0
     assert (record["tool"], record["caller"], record["outcome"]) == ("add", "mcp", "invalid_arguments")
     assert "canary-7f3d9a51" not in "".join(served.said)
+
+
+# Durations.
+
+
+def operations(durations, side):
+    """Method -> the attributes of its durations."""
+    points = durations.points(f"mcp.{side}.operation.duration")
+    return {(point["mcp.method.name"], point.get("gen_ai.tool.name", "")): point for point in points}
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_the_client_records_the_durations_of_requests_and_of_the_session(transport, spans):
+    durations = RecordedDurations()
+    telemetry = calls_of(spans, meter_provider=durations.provider)
+    with over_http() if transport == "http" else nullcontext("") as url:
+        server = http_server(url, era="handshake") if url else sdk_server(era="handshake")
+        async with Calling(server, "echo", "fails", telemetry=telemetry) as calling:
+            for name in ("echo", "echo", "fails"):
+                await calling.call(name, {"a": 1})
+    found = operations(durations, "client")
+    assert {"initialize", "tools/list", "notifications/initialized"} <= {method for method, _tool in found}
+    echo = found["tools/call", "echo"]
+    assert (echo["count"], echo["gen_ai.operation.name"]) == (2, "execute_tool")
+    assert echo["mcp.protocol.version"]
+    assert "error.type" not in echo
+    assert found["tools/call", "fails"]["error.type"] == "tool_error"
+    (session,) = durations.points("mcp.client.session.duration")
+    assert session["count"] == 1
+    assert "error.type" not in session
+    for point in (echo, session):
+        if transport == "http":
+            port = int(url.rpartition(":")[2].partition("/")[0])
+            assert (point["server.address"], point["server.port"]) == ("127.0.0.1", port)
+            assert (point["network.transport"], point["network.protocol.name"]) == ("tcp", "http")
+        else:
+            assert point["network.transport"] == "pipe"
+        assert {"mcp.session.id", "jsonrpc.request.id"}.isdisjoint(point)
+
+
+async def test_the_code_of_an_error_is_that_of_the_duration(spans):
+    durations = RecordedDurations()
+
+    async def refuse(reader, writer, head):
+        answer = {"jsonrpc": "2.0", "error": {"code": -32602, "message": "no"}, "id": head.json["id"]}
+        writer.write(raw_answer(200, {"Content-Type": "application/json"}, json.dumps(answer).encode()))
+
+    async with serving(speaking(calls=refuse)) as server:
+        options = {
+            "telemetry": calls_of(spans, meter_provider=durations.provider),
+            "egress": [f"127.0.0.1:{server.port}"],
+        }
+        async with Calling(
+            http_server(f"{server.origin}/mcp", era="handshake"), "echo", **options
+        ) as calling:
+            await calling.call("echo")
+    found = operations(durations, "client")["tools/call", "echo"]
+    assert (found["error.type"], found["rpc.response.status_code"]) == ("-32602", "-32602")
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_server_records_the_durations_of_requests_and_of_sessions(era, tmp_path, spans):
+    write(tmp_path, TOOLS + "    ---\n    name: fails\n    mock: {error: {code: x, message: y}}\n")
+    durations = RecordedDurations()
+    runtime = Runtime.open(tmp_path, telemetry=calls_of(spans, meter_provider=durations.provider))
+    async with runtime:
+        server = ToolServer(runtime, Options(watch=False))
+        async with Client(server.sdk, mode=era) as client:
+            for _ in range(2):
+                await client.call_tool("add", {"a": 1, "b": 2})
+            await client.call_tool("fails", {})
+            with pytest.raises(MCPError):
+                await client.call_tool("canary-7f3d9a51", {})
+    found = operations(durations, "server")
+    add = found["tools/call", "add"]
+    assert (add["count"], add["gen_ai.operation.name"], add["network.transport"]) == (
+        2,
+        "execute_tool",
+        "pipe",
+    )
+    assert found["tools/call", "fails"]["error.type"] == "tool_error"
+    # What a client did wrong is no error of the server, and its text makes no series.
+    unknown = found["tools/call", ""]
+    assert (unknown["rpc.response.status_code"], "error.type" in unknown) == ("-32602", False)
+    sessions = durations.points("mcp.server.session.duration")
+    assert [point["count"] for point in sessions] == ([1] if era == "legacy" else [])
+
+
+async def test_without_spans_no_duration_is_recorded(tmp_path):
+    write(tmp_path, TOOLS)
+    durations = RecordedDurations()
+    telemetry = Telemetry(trace="propagation", meter_provider=durations.provider)
+    async with (
+        Runtime.open(tmp_path, telemetry=telemetry) as runtime,
+        Client(ToolServer(runtime, Options(watch=False)).sdk) as client,
+    ):
+        await client.call_tool("add", {"a": 1, "b": 2})
+    assert operations(durations, "server") == {}

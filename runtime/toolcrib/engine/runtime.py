@@ -78,7 +78,7 @@ from toolcrib.engine.startup import (
     with_modes,
 )
 from toolcrib.engine.statistics import CallEstimate, CallStatistics, Statistics, estimate_of
-from toolcrib.engine.telemetry import MISSING, NO_TELEMETRY, Telemetry, telemetry_of
+from toolcrib.engine.telemetry import MISSING, NO_TELEMETRY, Telemetry, mcp_durations, telemetry_of
 from toolcrib.executors import Executors, is_executor
 from toolcrib.loading.settings import NO_SETTINGS, apply_settings
 from toolcrib.loading.snapshot import LoadedProject, log_problems
@@ -1482,7 +1482,8 @@ class Engine:
             )
             if self.servers:
                 judge = self.access.judge(self._discovery.judge())
-                self._world = self._world._replace(servers=self.servers, judge=judge)
+                record = mcp_durations(self.telemetry)
+                self._world = self._world._replace(servers=self.servers, judge=judge, record=record)
         return self._world
 
     @cached_property

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from toolcrib import __version__
 from toolcrib.core.errors import ConfigurationError, did_you_mean
+from toolcrib.servers.environment import RecordDuration, record_nothing
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -79,6 +81,37 @@ MISSING = f"{_LACK}; {_INSTALL}"
 
 CALL_SPAN: ContextVar[Span | None] = ContextVar("the span of a call", default=None)
 """The span of the call that runs here. The current span may be another one, which middleware has opened."""
+
+
+BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
+"""Bounds of the histograms of durations in seconds, those of the conventions for MCP."""
+
+_MCP_DURATIONS: Final = {
+    "mcp.client.operation.duration": "Duration of an MCP request or notification, as its sender sees it.",
+    "mcp.server.operation.duration": "Duration of an MCP request or notification, as its receiver sees it.",
+    "mcp.client.session.duration": "Duration of an MCP session, as the client sees it.",
+    "mcp.server.session.duration": "Duration of an MCP session, as the server sees it.",
+}
+
+
+def mcp_durations(telemetry: Telemetry) -> RecordDuration:
+    """What records the durations of MCP, by the name of the metric; it does nothing unless `trace` is `calls`."""
+    if telemetry.trace != "calls" or telemetry.lacks_extra:
+        return record_nothing
+    from opentelemetry import metrics  # noqa: PLC0415 -- an extra
+
+    meter = metrics.get_meter("toolcrib", __version__, telemetry.meter_provider)
+    histograms = {
+        name: meter.create_histogram(
+            name, unit="s", description=about, explicit_bucket_boundaries_advisory=BUCKETS
+        )
+        for name, about in _MCP_DURATIONS.items()
+    }
+
+    def record(name: str, seconds: float, attributes: Mapping[str, str | int]) -> None:
+        histograms[name].record(seconds, attributes)
+
+    return record
 
 
 def telemetry_of(said: Mapping[str, Any]) -> Telemetry:

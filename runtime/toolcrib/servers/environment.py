@@ -18,6 +18,14 @@ LockJudge = Callable[[Server, Catalogue | None], LockVerdict]
 """Checks a server against a lock: before it starts (no catalogue), and each time it lists its tools."""
 
 
+RecordDuration = Callable[[str, float, Mapping[str, str | int]], None]
+"""Records a duration: name of the metric, seconds, and attributes, by the conventions of OpenTelemetry."""
+
+
+def record_nothing(_name: str, _seconds: float, _attributes: Mapping[str, str | int]) -> None:
+    """Receives durations that nobody wants."""
+
+
 def accept_all(_server: Server, _catalogue: Catalogue | None) -> LockVerdict:
     """The judge used without a lock: accepts every server and tool."""
     return LockVerdict()
@@ -35,6 +43,7 @@ class NetworkEnvironment(NamedTuple):
         judge: Checks servers against the lock.
         sandbox: Where programs run: `bubblewrap` or `none`; empty for the default of each mode.
         paths: Folders in which programs and worker processes may use files.
+        record: Records how long requests to MCP servers and their sessions took.
         trust: Decides which servers may be started or contacted, and which secrets may be resolved.
     """
 
@@ -45,6 +54,7 @@ class NetworkEnvironment(NamedTuple):
     judge: LockJudge = accept_all
     trust: Trust = Trust()
     sandbox: str = ""
+    record: RecordDuration = record_nothing
     paths: PathAccess = EVERYWHERE
 
     @classmethod

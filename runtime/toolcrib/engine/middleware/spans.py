@@ -18,15 +18,12 @@ from toolcrib.core.protocols import CallNext
 from toolcrib.core.text import compact
 from toolcrib.engine.middleware.call_failures import attempts_of, observed
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
-from toolcrib.engine.telemetry import CALL_SPAN
+from toolcrib.engine.telemetry import BUCKETS, CALL_SPAN
 from toolcrib.schema.validation.json_values import DEPTH, is_large
 from toolcrib.security.redaction import Redactor, redact
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
-
-BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
-"""Bounds of the histogram of durations in seconds, those of the conventions for MCP."""
 
 STATUS_CODE: Final = "rpc.response.status_code"
 """Attribute of the code of a JSON-RPC error."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from logging import getLogger
@@ -23,7 +24,15 @@ from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolRequestParams, PaginatedRequestParams
+from mcp.types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    CallToolRequestParams,
+    PaginatedRequestParams,
+)
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -34,7 +43,7 @@ from toolcrib.engine import engine_of
 from toolcrib.engine.access_control import Principal
 from toolcrib.engine.middleware.arguments import DEPTH
 from toolcrib.engine.session import Session
-from toolcrib.engine.telemetry import describe_request
+from toolcrib.engine.telemetry import describe_request, mcp_durations
 from toolcrib.registry.catalog import DENIED
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation.json_values import is_large
@@ -253,6 +262,7 @@ class ToolServer:
         self._runtime = runtime
         self._options = options
         self._listings = ListingCache(options, engine_of(runtime).keeps_state)
+        self._record = mcp_durations(engine_of(runtime).telemetry)
         self._connections: dict[Connection, Session] = {}
         self._clients = ClientSessions(runtime, options)
         self._told: set[str] = set()
@@ -291,6 +301,40 @@ class ToolServer:
         if engine_of(self._runtime).telemetry.trace == "calls":
             # The SDK has opened the span of the request, and knows nothing of its transport.
             describe_request(_attributes_of(ctx))
+            return await self._recorded(ctx, call_next)
+        return await self._handled(ctx, call_next)
+
+    async def _recorded(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Record the duration of a message, by the conventions of OpenTelemetry for MCP."""
+        attributes = {key: value for key, value in _attributes_of(ctx).items() if key in _FEW_VALUES}
+        attributes |= {"mcp.method.name": ctx.method, "mcp.protocol.version": ctx.protocol_version}
+        name = str((ctx.params or {}).get("name")) if ctx.method == "tools/call" else ""
+        # The name of an unknown tool may be anything, and each would be a series of its own.
+        if name and name in self._listing(ctx).named:
+            attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name}
+        started = time.monotonic()
+        try:
+            result = await self._handled(ctx, call_next)
+            if isinstance(result, dict) and result.get("isError") is True:
+                attributes["error.type"] = "tool_error"
+        except MCPError as error:
+            attributes["rpc.response.status_code"] = str(error.code)
+            if error.code not in _ERRORS_OF_CLIENTS:
+                attributes["error.type"] = str(error.code)
+            if error.code == METHOD_NOT_FOUND:  # its name may be anything, too
+                attributes["mcp.method.name"] = "_OTHER"
+            raise
+        except ValidationError:
+            attributes["rpc.response.status_code"] = str(INVALID_PARAMS)
+            raise
+        except BaseException as error:
+            attributes["error.type"] = type(error).__name__
+            raise
+        finally:
+            self._record("mcp.server.operation.duration", time.monotonic() - started, attributes)
+        return result
+
+    async def _handled(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         try:
             if ctx.method != "tools/list":
                 return await call_next(ctx)
@@ -465,7 +509,7 @@ class ToolServer:
             return self._only_session(ctx)
         connection = connection_of(ctx.session)
         session = self._connections.get(connection)
-        return self._opened(connection, _principal_of(ctx)) if session is None else session
+        return self._opened(connection, ctx) if session is None else session
 
     def _shared(self, ctx: Context) -> str:
         """ID of the session that all clients without a token share; empty for a client with a session of its own."""
@@ -480,12 +524,17 @@ class ToolServer:
             raise MCPError(INTERNAL_ERROR, "This server cannot keep the sessions of clients apart")
         return self._clients.own("")
 
-    def _opened(self, connection: Connection, principal: str) -> Session:
+    def _opened(self, connection: Connection, ctx: Context) -> Session:
+        principal = _principal_of(ctx)
+        attributes = {key: value for key, value in _attributes_of(ctx).items() if key in _FEW_VALUES}
+        attributes["mcp.protocol.version"] = ctx.protocol_version
         # The SDK lets no other principal use the connection.
         session = self._connections[connection] = self._runtime.session(caller=CALLER, user=principal)
         self.immediate.add(connection)
+        started = time.monotonic()
 
         async def ended() -> None:
+            self._record("mcp.server.session.duration", time.monotonic() - started, attributes)
             self._connections.pop(connection, None)
             self.immediate.remove(connection)
             await session.aclose()
@@ -523,6 +572,15 @@ class _Server(Server[Any]):
     ) -> InitializationOptions:
         told = notification_options or NotificationOptions(tools_changed=self.changes)
         return super().create_initialization_options(told, experimental_capabilities, extensions)
+
+
+_FEW_VALUES: Final = frozenset({"network.transport", "network.protocol.name", "network.protocol.version"})
+"""The attributes of a request that metrics have, too."""
+
+_ERRORS_OF_CLIENTS: Final = frozenset(
+    {PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, -32002}  # the last: resource not found
+)
+"""The codes that say what a client did wrong: no errors of the server by the conventions of OpenTelemetry."""
 
 
 def _attributes_of(ctx: Context) -> Mapping[str, str | int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -48,6 +49,7 @@ from toolcrib.core.dependencies import UNSUPPORTED_VERSION, MissingMember
 from toolcrib.core.errors import NotReady
 from toolcrib.core.model import JSON, NOTHING, OUTPUT_SIZE, Progress
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server
+from toolcrib.servers.environment import record_nothing
 from toolcrib.servers.mcp.failures import (
     CONNECTION_CLOSED,
     HEADER_MISMATCH,
@@ -60,7 +62,7 @@ from toolcrib.servers.mcp.failures import (
 )
 from toolcrib.servers.mcp.server_requests import ServerRequestHooks
 from toolcrib.servers.mcp.tool_list import list_tools
-from toolcrib.servers.mcp.transports import CallTrace, Link, trace_call
+from toolcrib.servers.mcp.transports import CALL_TRACE, CallTrace, Link, trace_call
 
 Era = Literal["auto", "handshake", "modern"]
 
@@ -79,12 +81,21 @@ class McpDispatcher(JSONRPCDispatcher[Any]):
         hooks: Have the client capabilities to announce, and explain requests that are refused.
         over: Set when the connection ends.
         patience: Start timeout of the server in seconds.
+        record: Called with the method, its parameters, the seconds that a request or notification took, and its answer or error.
     """
 
     def __init__(
-        self, read: Any, write: Any, *, hooks: ServerRequestHooks, over: anyio.Event, patience: float
+        self,
+        read: Any,
+        write: Any,
+        *,
+        hooks: ServerRequestHooks,
+        over: anyio.Event,
+        patience: float,
+        record: Callable[[str, Mapping[str, Any] | None, float, Any], None],
     ) -> None:
         super().__init__(read, write)
+        self._record = record
         self._hooks = hooks
         self._capabilities = hooks.capabilities
         self._over = over
@@ -117,6 +128,26 @@ class McpDispatcher(JSONRPCDispatcher[Any]):
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
     ) -> dict[str, Any]:
         """Send a request."""
+        started = time.monotonic()
+        try:
+            answer = await self._sent(method, params, opts, **more)
+        except BaseException as error:
+            self._record(method, params, time.monotonic() - started, error)
+            raise
+        self._record(method, params, time.monotonic() - started, answer)
+        return answer
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None, **more: Any
+    ) -> None:
+        """Send a notification."""
+        started = time.monotonic()
+        await super().notify(method, params, opts, **more)
+        self._record(method, params, time.monotonic() - started, None)
+
+    async def _sent(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None, **more: Any
+    ) -> dict[str, Any]:
         # The SDK session derives capabilities from its callbacks. Ours are always set, so that an unanswered request
         # can be explained; the announced capabilities must depend on the configured hooks instead.
         if method == "tools/call":
@@ -292,7 +323,7 @@ def check_sdk() -> None:
     for owner, names in (
         (ClientSession, ("initialize", "discover", "dispatch_input_request", "protocol_version")),
         (ClientSession, ("server_capabilities", "server_info", "instructions")),
-        (JSONRPCDispatcher, ("run", "send_raw_request")),
+        (JSONRPCDispatcher, ("run", "send_raw_request", "notify")),
     ):
         for name in names:
             # `Dispatcher` is the protocol of the dispatcher: its methods do nothing.
@@ -354,6 +385,7 @@ class ServerConnection:
         self._idle_timer = IdleTimer(server.idle_timeout)
         self._wire: McpDispatcher
         self._asking: ClientSession
+        self._opening: CallTrace | None = None
         self._headers: dict[str, str] = {}
         self._meta: dict[str, Any] = {}
         self._mirrored: dict[str, dict[tuple[str, ...], str]] = {}
@@ -381,13 +413,16 @@ class ServerConnection:
                     hooks=self._hooks,
                     over=self._over,
                     patience=self._server.start_timeout,
+                    record=self._record_operation,
                 )
+                began = time.monotonic()
                 async with self._session() as session:
                     self._asking = session
                     failure = await self._started(session, era)
                     ready(failure)
                     if failure is None:
                         await self._stay(session)
+                        self._record_session(time.monotonic() - began)
         finally:
             self.ended = True
             self._settle()
@@ -448,13 +483,46 @@ class ServerConnection:
                 self._over.set()
 
     def _attributes_of(self, call_trace: CallTrace) -> dict[str, str | int]:
-        over_http = self._server.transport != "stdio"
-        host, port = call_trace.address or ("", 0)
         given: dict[str, str | int] = {
             "mcp.method.name": "tools/call",
-            "mcp.protocol.version": self._headers.get(MCP_PROTOCOL_VERSION_HEADER, ""),
             "mcp.session.id": call_trace.session,
             "jsonrpc.request.id": str(call_trace.request),
+        }
+        return {
+            **{key: value for key, value in given.items() if value},
+            **self._transport_attributes(call_trace),
+        }
+
+    def _record_operation(
+        self, method: str, params: Mapping[str, Any] | None, seconds: float, end: Any
+    ) -> None:
+        """Record the duration of a request or notification, by the conventions of OpenTelemetry for MCP."""
+        record = self._link.record
+        if record is record_nothing:
+            return
+        attributes = {**self._transport_attributes(CALL_TRACE.get()), "mcp.method.name": method}
+        if method == "tools/call":
+            attributes["gen_ai.operation.name"] = "execute_tool"
+            attributes["gen_ai.tool.name"] = str((params or {}).get("name"))
+        if isinstance(end, MCPError):
+            attributes["error.type"] = attributes["rpc.response.status_code"] = str(end.code)
+        elif isinstance(end, BaseException):
+            attributes["error.type"] = type(end).__name__
+        elif isinstance(end, dict) and end.get("isError") is True:
+            attributes["error.type"] = "tool_error"
+        record("mcp.client.operation.duration", seconds, attributes)
+
+    def _record_session(self, seconds: float) -> None:
+        failed = {"error.type": "connection_lost"} if self._link.ended else {}
+        attributes = {**self._transport_attributes(self._opening), **failed}
+        self._link.record("mcp.client.session.duration", seconds, attributes)
+
+    def _transport_attributes(self, call_trace: CallTrace | None) -> dict[str, str | int]:
+        """The attributes of the server that have few values."""
+        over_http = self._server.transport != "stdio"
+        host, port = (None if call_trace is None else call_trace.address) or ("", 0)
+        given: dict[str, str | int] = {
+            "mcp.protocol.version": self._headers.get(MCP_PROTOCOL_VERSION_HEADER, ""),
             "network.transport": "tcp" if over_http else "pipe",
             "network.protocol.name": "http" if over_http else "",
             "server.address": self._link.secrets.hide_in_text(host),
@@ -502,6 +570,7 @@ class ServerConnection:
         """Negotiate the version and list the tools; None, or the failure."""
         # Returned, not raised: the SDK's task group would wrap an exception into an ExceptionGroup.
         with trace_call() as call_trace:
+            self._opening = call_trace
             try:
                 with anyio.fail_after(self._server.start_timeout):
                     await negotiate_version(session, era, self._over, asks=self._hooks.asks)

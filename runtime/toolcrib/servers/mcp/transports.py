@@ -24,7 +24,7 @@ from toolcrib.security.secrets import (
     unescape_dollars,
 )
 from toolcrib.security.server_display import written_secrets
-from toolcrib.servers.environment import NetworkEnvironment
+from toolcrib.servers.environment import NetworkEnvironment, RecordDuration
 
 if TYPE_CHECKING:
     from mcp.types import RequestId
@@ -126,11 +126,13 @@ class Link(Protocol):
             set, the next call needs a new link; over HTTP, calls in progress may still get a response.
         refusal: Over HTTP, the refusal of the egress guard, if any.
         secrets: Knows the secrets that the server was given; `open_link` sets it.
+        record: Records the durations of requests and sessions; `open_link` sets it.
     """
 
     ended: str
     refusal: EgressRefused | None
     secrets: SecretResolver
+    record: RecordDuration
 
     @property
     def garbage(self) -> int:
@@ -176,6 +178,7 @@ def open_link(server: Server, world: NetworkEnvironment, tokens: TokenCache | No
     link: Link = _link(server, world, tokens)
     # Creating the link has looked up the texts of the server, which registered its secrets for masking.
     link.secrets = world.secrets
+    link.record = world.record
     # After the import of the SDK, because its loggers must exist.
     _keep_quiet()
     return link

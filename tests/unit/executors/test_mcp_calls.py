@@ -9,7 +9,7 @@ import pytest
 
 from mcp_calling import Calling, http_server, over_http
 from mcp_sdk_server import PNG, sdk_server
-from toolcrib import Outcome, Progress
+from toolcrib import Outcome, Progress, RealClock
 from toolcrib.security.secrets import SecretResolver
 
 
@@ -96,6 +96,17 @@ async def test_progress_is_told_to_whoever_watches(server):
         events = [event async for event in calling.runtime.stream("slow", {"steps": 3})]
         assert events[:-1] == [Progress(float(n), 3.0, f"step {n}") for n in (1, 2, 3)]
         assert events[-1].value == "done"
+
+
+async def test_progress_that_the_idle_timeout_requests_is_listed(server):
+    async with Calling(server._replace(idle_timeout=600), "slow") as calling:
+        task = asyncio.ensure_future(calling.call("slow", {"steps": 2, "delay": 600}))
+        async with asyncio.timeout(60):
+            while not (running := calling.runtime.running()) or running[0].progress is None:
+                await RealClock().sleep(0.005)
+        assert running[0].progress.total == 2
+        calling.runtime.cancel(all=True)
+        await task
 
 
 async def counted(calling):

@@ -423,6 +423,8 @@ class BoundMcp:
                 target.tool,
                 arguments,
                 progress=self._listener(call),
+                # Otherwise the request carries no progress token, with which servers answer by an event stream.
+                wanted=call.context.emit is not _NOBODY_LISTENS,
                 trace=call.context.trace,
                 most=most,
                 annotate=call.context.annotate,
@@ -446,12 +448,9 @@ class BoundMcp:
             return failures.append_message(result, unanswered) if unanswered else result
         return result
 
-    def _listener(self, call: Call) -> Callable[[Progress], None] | None:
-        """The receiver of progress events; None if the caller does not listen."""
+    def _listener(self, call: Call) -> Callable[[Progress], None]:
+        """The receiver of progress events, which an operator sees, too."""
         hide = self._secrets.hide_in_text
-        # Without a listener the request carries no progress token, and the server need not report.
-        if call.context.emit is _NOBODY_LISTENS:
-            return None
         return lambda event: call.emit(event._replace(message=hide(event.message)))
 
     def _refused_by(self, verdict: LockVerdict) -> Result | None:

@@ -443,6 +443,7 @@ class ServerConnection:
         arguments: dict[str, JSON],
         *,
         progress: OnProgress | None = None,
+        wanted: bool = True,
         trace: Mapping[str, str] = NOTHING,
         most: int = OUTPUT_SIZE,
         annotate: Callable[[Mapping[str, str | int]], None] = lambda _attributes: None,
@@ -453,6 +454,7 @@ class ServerConnection:
             tool: The server's name for the tool.
             arguments: The arguments.
             progress: Called with each progress notification.
+            wanted: Whether to request them; the idle timeout requests them, too.
             trace: W3C trace context headers, passed on in `_meta`.
             most: Maximum size of the response in bytes.
             annotate: Receives attributes of the request, by the conventions of OpenTelemetry.
@@ -471,7 +473,9 @@ class ServerConnection:
             with trace_call(most) as call_trace:
                 try:
                     return await self._idle_timer.bear(
-                        lambda heard: self._exchange(tool, arguments, _told(progress, heard), trace)
+                        lambda heard: self._exchange(
+                            tool, arguments, _told(progress, heard, wanted=wanted), trace
+                        )
                     )
                 except MCPError as error:
                     raise self._failure(error, call_trace) from None
@@ -764,9 +768,9 @@ class ServerConnection:
             pause = min(_RENEWED_AT_MOST, pause * 2)
 
 
-def _told(progress: OnProgress | None, heard: Callable[[], None] | None) -> Any:
-    """The progress callback for the SDK; None if nothing listens."""
-    if progress is None and heard is None:
+def _told(progress: OnProgress | None, heard: Callable[[], None] | None, *, wanted: bool) -> Any:
+    """The progress callback for the SDK; None if progress is not requested."""
+    if heard is None and (progress is None or not wanted):
         return None
 
     async def on_progress(done: float, total: float | None, message: str | None) -> None:

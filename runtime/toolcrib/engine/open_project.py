@@ -626,7 +626,7 @@ def refuse_undeclared(
     return kept, refused
 
 
-_DECLARING = ("commands", "environment", "files", "hosts", "network", "paths", "python")
+_DECLARING = ("commands", "environment", "files", "hosts", "keyring", "network", "paths", "python")
 """Keys of `requires` that declare what tools use."""
 
 

@@ -132,7 +132,7 @@ class Pack:
         prompts: Name -> prompt, in document order; globs as in `toolsets`.
         defaults: Key of a descriptor -> value as documents write it, for descriptors that do not set the key.
         requires: `toolcrib` -> accepted versions, `packs` -> name of a pack -> accepted versions; `commands`,
-            `environment`, `files`, `hosts`, `network`, `paths`, `python` -> what its tools use.
+            `environment`, `files`, `hosts`, `keyring`, `network`, `paths`, `python` -> what its tools use.
         metadata: Additional information.
         fixture: The initial contents of the store of its tools.
         faults: The problems of the fixture, which do not reject the pack.

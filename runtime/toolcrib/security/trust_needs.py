@@ -421,7 +421,7 @@ def need_of_content(what: str, digests: Iterable[str], *, place: str = "") -> Ne
 NOT_DECLARABLE: Final = ""
 """Stands for a need that no key of `requires` declares, so that only a project can have it."""
 
-_LOOK_UP_KEYS: Final = {"env": "environment", "file": "files"}
+_LOOK_UP_KEYS: Final[Mapping[str, str]] = {"env": "environment", "file": "files", "keyring": "keyring"}
 
 
 def undeclared_entries(each: Need, requires: Mapping[str, Any]) -> tuple[str, ...]:
@@ -446,9 +446,9 @@ def undeclared_entries(each: Need, requires: Mapping[str, Any]) -> tuple[str, ..
             return () if known else (NOT_DECLARABLE if "${" in host else f"hosts: [{host}]",)
         case "read":
             entries = [
-                f"{key}: [{variable.name}]" if key else NOT_DECLARABLE
+                f"{key}: [{variable.name}]"
                 for variable in look_ups(each.what)
-                if variable.name not in requires.get(key := _LOOK_UP_KEYS.get(variable.source, ""), ())
+                if variable.name not in requires.get(key := _LOOK_UP_KEYS[variable.source], ())
             ]
             return tuple(entries) if [*look_ups(each.what)] else (NOT_DECLARABLE,)
         case "import":

@@ -24,6 +24,7 @@ def opened(folder, requires, *blocks):
 
 LIVE = 'live: {url: "https://api.example.com/a", headers: {X: "${KEY}"}}'
 EXEC = "exec: {command: [git, status]}"
+KEYRING = 'live: {url: "https://api.example.com/a", headers: {X: "${keyring:billing/robot}"}}'
 
 AUTH = 'live: {url: "https://api.example.com/", auth: {type: python, call: "acme:sign"}}'
 SECRET = 'live: {url: "https://api.example.com/a", headers: {X: "${file:/run/key}"}}'
@@ -32,6 +33,7 @@ CASES = [
     (LIVE, {"environment": ["KEY"]}, {"hosts": ["api.example.com"]}, "hosts: [api.example.com]"),
     (LIVE, {"hosts": ["*.example.com"]}, {"environment": ["KEY"]}, "environment: [KEY]"),
     (SECRET, {"hosts": ["api.example.com"]}, {"files": ["/run/key"]}, "files: [/run/key]"),
+    (KEYRING, {"hosts": ["api.example.com"]}, {"keyring": ["billing/robot"]}, "keyring: [billing/robot]"),
     (EXEC, {"hosts": []}, {"commands": ["git"]}, "commands: [git]"),
     ("exec: {command: [./run.sh]}", {"commands": ["run.sh"]}, {"commands": ["./run.sh"]}, "commands: [./run.sh]"),
     ("exec: {command: [git], network: true}", {"commands": ["git"]}, {"network": True}, "network: true"),
@@ -76,8 +78,10 @@ def test_all_undeclared_needs_are_told_at_once(tmp_path):
 
 
 def test_what_a_pack_cannot_declare_is_said(tmp_path):
-    keyring = 'live: {url: "https://api.example.com/a", headers: {X: "${keyring:service/user}"}}'
-    with opened(tmp_path / "pack", {"hosts": ["api.example.com"]}, keyring) as runtime:
+    elsewhere = 'live: {url: "https://${PLACE}.example.com/a"}'
+    with opened(
+        tmp_path / "pack", {"hosts": ["api.example.com"], "environment": ["PLACE"]}, elsewhere
+    ) as runtime:
         (problem,) = runtime.problems
     assert problem.hint == "a pack cannot declare this; only the files of a project can have such needs"
 

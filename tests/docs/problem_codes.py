@@ -20,6 +20,7 @@ OUTSIDE = (
     "frameworks/",
     "engine/approvals.py",
     "engine/call_journal.py",
+    "engine/idempotency_keys.py",
     "security/approvals.py",
     "security/journal",
     "security/encryption.py",

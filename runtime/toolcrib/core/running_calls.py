@@ -114,7 +114,11 @@ class CallInProgress:
     def cancel(self) -> None:
         """Cancel the call, in any thread."""
         self.cancelled = True
-        if self._loop is _current_loop():
+        try:
+            in_its_loop = get_running_loop() is self._loop
+        except RuntimeError:  # this thread runs none
+            in_its_loop = False
+        if in_its_loop:
             self._cancel()
         else:
             # A closed loop runs no call any more.
@@ -273,10 +277,3 @@ def _listed(entry: CallInProgress) -> RunningCall:
         progress=entry.progress,
         usage=usage if entry.measure is None else entry.measure(usage),
     )
-
-
-def _current_loop() -> object:
-    try:
-        return get_running_loop()
-    except RuntimeError:
-        return None

@@ -7,25 +7,33 @@ transaction, which a thread commits.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Lock, Thread, current_thread
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from weakref import finalize, ref
 
-from toolcrib.core.clock import RealClock, parse_duration
+from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.core.model import JSON, NOTHING, Call, Content, Failure, Outcome, Result
+from toolcrib.core.model import JSON, Call, Outcome, Result
 from toolcrib.core.text import canonical, decode_json
 from toolcrib.core.user_folders import STATE_VARIABLE, state_folder
-from toolcrib.engine.middleware.budget import may_have_spent
-from toolcrib.engine.middleware.call_failures import attempts_of, may_have_acted, without_attempts
+from toolcrib.engine.idempotency_keys import (
+    RUNNING,
+    Running,
+    conflict,
+    encode,
+    has_acted,
+    key_digest_of,
+    repeated,
+    result_as_json,
+    result_from_json,
+    sha256_of,
+)
+from toolcrib.engine.journal_writer import JournalWriter, Work
+from toolcrib.engine.middleware.call_failures import attempts_of, without_attempts
 from toolcrib.security.encryption import CannotDecrypt, Cipher, NoKey, load_cipher
 from toolcrib.security.journal import (
     CallRow,
@@ -35,7 +43,9 @@ from toolcrib.security.journal import (
     KeyedCall,
     SQLiteJournal,
     UnusableJournal,
+    now,
     pages,
+    storable,
 )
 from toolcrib.security.redaction import Redactor, redact
 
@@ -49,44 +59,11 @@ T = TypeVar("T")
 KEEP: Final = 30 * 86_400.0
 """Default time for which ended entries and their idempotency keys are kept, in seconds."""
 
-LONGEST_KEY: Final = 255
-"""Maximum length of an idempotency key, in characters."""
-
-_CLOCK: Final = RealClock()
-_encode: Final = json.JSONEncoder(separators=(",", ":")).encode
-"""ASCII only, because no database stores lone surrogates, which a Python program may pass in arguments."""
-
-MOST_KEYS: Final = 10_000
-"""Maximum number of results by idempotency key in the memory of a session."""
-
-_PRUNE_EVERY: Final = 3_600.0
-_BATCH: Final = 64
-"""Maximum number of writes that share a transaction."""
-
 
 class JournalError(ConfigurationError):
     """An entry of a journal is unknown, or cannot be resolved."""
 
     code = "unknown_entry"
-
-
-class Running(NamedTuple):
-    """Another call with the same idempotency key runs."""
-
-
-RUNNING: Final = Running()
-
-
-class IdempotencyKeys(Protocol):
-    """Remembers the results of calls with an idempotency key."""
-
-    async def claim(self, call: Call) -> Result | Running | None:
-        """Claim the key of a call. None: the call must be made; a result: it is the answer."""
-        ...
-
-    def release(self, call: Call, result: Result) -> None:
-        """Keep the result of a call that was made, if it may have acted; otherwise free its key."""
-        ...
 
 
 class Journal:
@@ -118,7 +95,7 @@ class Journal:
         self.mocks = mocks
         self._secrets = secrets
         self._cipher = cipher
-        self._writer = _Writer(connect, keep)
+        self._writer = JournalWriter(connect, keep)
         # The thread keeps the writer alive, but not this object.
         finalize(self, self._writer.stop)
         self._claims: dict[str, int] = {}
@@ -213,7 +190,7 @@ class Journal:
         """Write what is left, and close the database. A call that ends later opens it again."""
         self._writer.stop()
 
-    def _read(self, read: Callable[[JournalDatabase], T]) -> T:
+    def _read(self, read: Work[T]) -> T:
         return self._writer.run(read, durable=False)
 
     # For layers.
@@ -225,17 +202,22 @@ class Journal:
             UnusableJournal: It cannot be written. The call must not be made.
         """
         claimed = self._claims.get(call.id)
+        begin: Work[int]
         if claimed is None:
-            row = self._row(call)
-            write = self._writer.submit(lambda database: database.begin(row), durable=True)
+            begin = partial(JournalDatabase.begin, row=self._row(call))
         else:
-            write = self._writer.submit(lambda database: database.begin_claimed(claimed), durable=True)
-        return await _written(write, lambda entry: self.end_later(entry, call, _not_made(call)))
+            begin = partial(JournalDatabase.begin_claimed, id_=claimed)
+
+        def undo(entry: int) -> Work[None]:
+            message = f"the caller cancelled `{call.tool.name}` before it was called"
+            return self._ending(entry, call, without_attempts(Result.failed(Outcome.CANCELLED, message)))
+
+        return await self._writer.write(begin, durable=True, undo=undo)
 
     async def end(self, entry: int, call: Call, result: Result) -> Result:
         """Write how a call ended, and return its result."""
         try:
-            await _written(self._writer.submit(self._ending(entry, call, result), durable=True))
+            await self._writer.write(self._ending(entry, call, result), durable=True)
         except UnusableJournal as error:
             # The call was made, so its result counts. Its entry becomes `unknown` when this process ends.
             _log().error("the end of entry %d of the journal was not written: %s", entry, error)
@@ -246,31 +228,40 @@ class Journal:
         """`end` for a call that was cancelled: nobody waits for its result."""
         self._writer.submit(self._ending(entry, call, result), durable=True)
 
-    def record(self, call: Call, started: float, result: Result) -> Future[Any] | None:
-        """Write a call that only reads, and has ended. Returns what to wait for, if anything."""
+    async def record(self, call: Call, started: float, result: Result) -> None:
+        """Write a call that only reads, and has ended. It counts even if it cannot be recorded, which is logged once."""
+        work = self._recording(call, started, result)
+        if work is None:
+            return
+        try:
+            await self._writer.write(work, durable=False)
+        except UnusableJournal as error:
+            if not self._warned:
+                self._warned = True
+                _log().warning("calls that only read are not recorded: %s", error)
+
+    def record_later(self, call: Call, started: float, result: Result) -> None:
+        """`record` for a call that was cancelled: nobody waits for its result."""
+        work = self._recording(call, started, result)
+        if work is not None:
+            self._writer.submit(work, durable=False)
+
+    def _recording(self, call: Call, started: float, result: Result) -> Work[None] | None:
+        """The write of a call that only reads; None if that could be done at once."""
         claimed = self._claims.get(call.id)
         if claimed is not None:
-            return self._writer.submit(self._ending(claimed, call, result), durable=False)
+            return self._ending(claimed, call, result)
         row, end = self._row(call, started), self._end_row(call, result)
-        if self._writer.record_at_once(row, end):
-            return None
-        return self._writer.submit(lambda database: database.record(row, end), durable=False)
-
-    def warn(self, error: UnusableJournal) -> None:
-        """Log once that calls that only read are not recorded."""
-        if not self._warned:
-            self._warned = True
-            _log().warning("calls that only read are not recorded: %s", error)
+        return None if self._writer.record_at_once(row, end) else lambda database: database.record(row, end)
 
     async def claim(self, call: Call) -> Result | Running | None:
         """Claim the idempotency key of a call; see `IdempotencyKeys`."""
         row, key = self._row(call), call.context.idempotency_key
         key_digest, digest = key_digest_of(call), self._digest(call)
         shown = self._hidden(call, key)
-        write = self._writer.submit(
-            lambda database: database.claim(row, shown, key_digest, digest), durable=False
+        found = await self._writer.write(
+            lambda database: database.claim(row, shown, key_digest, digest), durable=False, undo=_releasing
         )
-        found = await _written(write, self._release)
         if isinstance(found, int):
             self._claims[call.id] = found
             return None
@@ -286,11 +277,7 @@ class Journal:
         """Free the key of a call that did not act; see `IdempotencyKeys`."""
         claimed = self._claims.pop(call.id, None)
         if claimed is not None:
-            self._release(claimed)
-
-    def _release(self, claimed: int | KeyedCall) -> None:
-        if isinstance(claimed, int):
-            self._writer.submit(lambda database: database.release(claimed), durable=False)
+            self._writer.submit(_releasing(claimed), durable=False)
 
     def _row(self, call: Call, started: float | None = None) -> CallRow:
         context, tool = call.context, call.tool
@@ -299,10 +286,10 @@ class Journal:
         return CallRow(
             tool.name,
             tool.mode or "",
-            _encode(shown if secrets is None else secrets.hide_in(shown)),
+            encode(shown if secrets is None else secrets.hide_in(shown)),
             not tool.annotations.read_only,
             now() if started is None else started,
-            _clean(call.id),
+            storable(call.id),
             *_cleaned(context.session.id, context.caller, context.user, context.correlation),
         )
 
@@ -311,16 +298,16 @@ class Journal:
         return EndRow(
             now(),
             result.outcome.value,
-            "" if failure is None else _clean(failure.code),
-            "" if failure is None else _clean(self._hidden(call, failure.message)),
+            "" if failure is None else storable(failure.code),
+            "" if failure is None else storable(self._hidden(call, failure.message)),
             attempts_of(result),
         )
 
-    def _ending(self, entry: int, call: Call, result: Result) -> Callable[[JournalDatabase], Any]:
+    def _ending(self, entry: int, call: Call, result: Result) -> Work[None]:
         """The write of the end of a call; its idempotency key is released."""
         end = self._end_row(call, result)
         changes = not call.tool.annotations.read_only
-        acted = _has_acted(call, result)
+        acted = has_acted(call, result)
         known = not changes or not _is_unknown(result)
         keyed = self._claims.pop(call.id, None) is not None
         text, sealed = None, False
@@ -340,7 +327,7 @@ class Journal:
 
     def _hides(self, call: Call, result: Result) -> bool:
         """Whether a result holds a secret."""
-        told: JSON = [result.value, _plain(result)]
+        told: JSON = [result.value, result_as_json(result)]
         own, secrets = Redactor(call.arguments, call.tool.input_schema), self._secrets()
         return (
             redact(result.value, call.tool.output_schema) != result.value
@@ -351,9 +338,9 @@ class Journal:
     def _stored(self, result: Result, *, secret: bool) -> tuple[str | None, bool]:
         """The text to keep of a result (None if it contains secrets and no key exists), and whether it is encrypted."""
         if not secret:
-            return _encode(_plain(result)), False
+            return encode(result_as_json(result)), False
         try:
-            return self._cipher().encrypt(_plain(result)), True
+            return self._cipher().encrypt(result_as_json(result)), True
         except NoKey as error:
             _log().warning(
                 "the result of a call with an idempotency key holds secrets and is not kept: %s", error
@@ -369,7 +356,7 @@ class Journal:
             told = self._cipher().decrypt(found.result) if found.sealed else decode_json(found.result)
         except (NoKey, CannotDecrypt) as error:
             return _not_kept(call, found.id, error.message)
-        return _parsed(told)
+        return result_from_json(told)
 
     def _digest(self, call: Call) -> str:
         """The digest of a tool and its arguments, which does not reveal their secrets."""
@@ -379,88 +366,13 @@ class Journal:
                 return self._cipher().digest(canonical([call.tool.name, call.arguments]))
             except NoKey:
                 # A short secret could be guessed from a digest, so calls that differ only in secrets count as equal.
-                return _sha256(canonical([call.tool.name, shown]))
-        return _sha256(canonical([call.tool.name, shown]))
+                return sha256_of(canonical([call.tool.name, shown]))
+        return sha256_of(canonical([call.tool.name, shown]))
 
 
-class MemoryKeys:
-    """Results by idempotency key in the memory of a session, for tools that no journal records.
-
-    The oldest results are forgotten once there are `MOST_KEYS`.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[str, _KnownKey] = {}
-        self._lock = Lock()
-
-    async def claim(self, call: Call) -> Result | Running | None:
-        """Claim the key of a call; see `IdempotencyKeys`."""
-        key, digest = key_digest_of(call), canonical([call.tool.name, call.arguments])
-        with self._lock:
-            found = self._known.setdefault(key, _KnownKey(call.id, digest, None))
-        if found.digest != digest:
-            return conflict(call)
-        if found.result is not None:
-            return repeated(_parsed(decode_json(found.result)))
-        return None if found.call == call.id else RUNNING
-
-    def release(self, call: Call, result: Result) -> None:
-        """Keep the result of a call that may have acted, or free its key; see `IdempotencyKeys`."""
-        key = key_digest_of(call)
-        acted = _has_acted(call, result)
-        with self._lock:
-            if acted:
-                # As text, so that no caller can modify it.
-                self._known[key] = self._known[key]._replace(result=_encode(_plain(result)))
-                if len(self._known) > MOST_KEYS:
-                    del self._known[next(known for known, each in self._known.items() if each.result)]
-            else:
-                del self._known[key]
-
-
-class _KnownKey(NamedTuple):
-    """The call that holds a key, the digest of its arguments, and its result once it has ended."""
-
-    call: str
-    digest: str
-    result: str | None
-
-
-def key_digest_of(call: Call) -> str:
-    """Identifies an idempotency key of a caller: the same key of another caller or user is another one."""
-    context = call.context
-    return _sha256(canonical([context.caller, context.user, context.idempotency_key]))
-
-
-def check_key(key: object) -> str:
-    """Return a valid idempotency key.
-
-    Raises:
-        ConfigurationError: The key is not a text of 1 to 255 printable characters.
-    """
-    if isinstance(key, str) and 0 < len(key) <= LONGEST_KEY and key.isprintable():
-        return key
-    raise ConfigurationError(
-        f"an idempotency key must be a text of 1 to {LONGEST_KEY} printable characters",
-        code="bad_idempotency_key",
-        hint="use a random UUID for each call, and the same one to repeat it",
-    )
-
-
-def conflict(call: Call) -> Result:
-    """The result of a call whose idempotency key was used for another one."""
-    message = (
-        f"`{call.tool.name}` was not called: its idempotency key was used for another tool or other arguments"
-    )
-    return without_attempts(Result.failed(Outcome.INVALID_ARGUMENTS, message, code="idempotency_conflict"))
-
-
-def repeated(result: Result, entry: int | None = None) -> Result:
-    """The result of a call that was not made, because an earlier one with its idempotency key has this result."""
-    told: dict[str, JSON] = {"repeated": True}
-    if entry is not None:
-        told["entry"] = entry
-    return without_attempts(result.with_meta(idempotency=told))
+def _releasing(found: int | KeyedCall) -> Work[None]:
+    """The write that releases a claimed key; nothing for one that another call holds."""
+    return lambda database: database.release(found) if isinstance(found, int) else None
 
 
 def _unknown(call: Call, entry: int) -> Result:
@@ -487,168 +399,11 @@ def unavailable(call: Call, error: UnusableJournal) -> Result:
     return without_attempts(Result.failed(Outcome.UNAVAILABLE, message, code=error.code))
 
 
-def _not_made(call: Call) -> Result:
-    message = f"the caller cancelled `{call.tool.name}` before it was called"
-    return without_attempts(Result.failed(Outcome.CANCELLED, message))
-
-
-def _has_acted(call: Call, result: Result) -> bool:
-    """Whether a repetition of a call could repeat its effect."""
-    return result.outcome is Outcome.OK or (may_have_acted(call.tool) and may_have_spent(result))
-
-
 def _is_unknown(result: Result) -> bool:
     """Whether nobody knows if the call has acted."""
     return result.outcome is Outcome.UNKNOWN_OUTCOME or (
         result.error is not None and bool(result.error.details.get("may_have_acted"))
     )
-
-
-def _plain(result: Result) -> dict[str, JSON]:
-    """A result as JSON, without its usage; `_parsed` is the inverse."""
-    failure = result.error
-    return {
-        "outcome": result.outcome.value,
-        "value": result.value,
-        "content": [part.as_json() for part in result.content],
-        "message": result.message,
-        "error": None if failure is None else failure.as_json(),
-        "meta": dict(result.meta),
-        "raw_value": result.raw_value,
-    }
-
-
-def _parsed(told: Any) -> Result:
-    failure = told["error"]
-    return Result(
-        Outcome(told["outcome"]),
-        told["value"],
-        tuple(Content(**part) for part in told["content"]),
-        told["message"],
-        None if failure is None else Failure(**failure),
-        meta=told["meta"] or NOTHING,
-        raw_value=told["raw_value"],
-    )
-
-
-async def _written(write: Future[T], undo: Callable[[T], None] | None = None) -> T:
-    """Wait for a write. If the caller is cancelled meanwhile, it is undone afterwards."""
-    import asyncio  # noqa: PLC0415 -- a call that never waits needs none of it
-
-    try:
-        return await asyncio.wrap_future(write)
-    except asyncio.CancelledError:
-        if undo is not None:
-            write.add_done_callback(lambda done: None if done.exception() else undo(done.result()))
-        raise
-
-
-class _Write(NamedTuple):
-    """A write, and where its outcome goes."""
-
-    work: Callable[[JournalDatabase], Any]
-    durable: bool
-    future: Future[Any]
-
-
-class _Writer:
-    """Runs the writes of a journal in a thread; those that arrive together share a transaction."""
-
-    def __init__(self, connect: Callable[[], Database], keep: float | None) -> None:
-        self._connect = connect
-        self._keep = keep
-        self._queue: SimpleQueue[_Write | None] = SimpleQueue()
-        self._lock = Lock()
-        self._thread: Thread | None = None
-        self._pid = 0
-        self._connection: Database | None = None
-        self._database: JournalDatabase | None = None
-        self._pruned = 0.0
-
-    def record_at_once(self, row: CallRow, end: EndRow) -> bool:
-        """Write a call that has ended without waiting; False if that is not possible now."""
-        database = self._database
-        return database is not None and self._pid == os.getpid() and database.record_at_once(row, end)
-
-    def submit(self, work: Callable[[JournalDatabase], T], *, durable: bool) -> Future[T]:
-        """Run work in a transaction, and return its outcome."""
-        future: Future[T] = Future()
-        # A write cannot be cancelled: whoever waits for it may be, and `_written` undoes it then.
-        future.set_running_or_notify_cancel()
-        write = _Write(work, durable, future)
-        with self._lock:
-            if self._thread is None or self._pid != os.getpid():
-                # A process that was forked must not use the connection of its parent.
-                if self._pid != os.getpid():
-                    self._connection = self._database = None
-                    self._queue = SimpleQueue()
-                self._pid = os.getpid()
-                self._thread = Thread(
-                    target=self._serve, args=(self._queue,), name="toolcrib journal", daemon=True
-                )
-                self._thread.start()
-            self._queue.put(write)
-        return future
-
-    def run(self, work: Callable[[JournalDatabase], T], *, durable: bool) -> T:
-        """Run work in a transaction, and wait for it."""
-        return self.submit(work, durable=durable).result()
-
-    def stop(self) -> None:
-        """Run what was submitted, and close the database. Work that is submitted later opens it again."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-            if thread is None or self._pid != os.getpid():
-                return
-            self._queue.put(None)
-        # The garbage collector may run in any thread, also in this one.
-        if thread is not current_thread():
-            thread.join()
-
-    def _serve(self, queue: SimpleQueue[_Write | None]) -> None:
-        running = True
-        while running:
-            batch = [queue.get()]
-            while len(batch) < _BATCH and not queue.empty():
-                batch.append(queue.get())
-            running = None not in batch
-            writes = [write for write in batch if write is not None]
-            if writes:
-                self._commit(writes)
-            # While it waits, the thread keeps nothing of those that it has written for.
-            batch, writes = [], []
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = self._database = None
-
-    def _commit(self, writes: list[_Write]) -> None:
-        try:
-            found = self._transacted(writes)
-        except Exception as error:  # noqa: BLE001 -- whoever waits for the write gets the error
-            if len(writes) > 1:
-                # One by one, so that the fault of one write is not that of the others.
-                for write in writes:
-                    self._commit([write])
-            else:
-                writes[0].future.set_exception(error)
-            return
-        for write, value in zip(writes, found, strict=True):
-            write.future.set_result(value)
-
-    def _transacted(self, writes: list[_Write]) -> list[Any]:
-        if self._connection is None or self._database is None:
-            self._connection = self._connect()
-            self._database = JournalDatabase(self._connection)
-            self._connection.transact(self._database.settle, durable=True)
-        connection, database = self._connection, self._database
-        time = now()
-        if self._keep is not None and time - self._pruned > _PRUNE_EVERY:
-            self._pruned, before = time, time - self._keep
-            connection.transact(lambda: database.prune(before), durable=False)
-        found: list[Any] = connection.transact(
-            lambda: [write.work(database) for write in writes], durable=any(write.durable for write in writes)
-        )
-        return found
 
 
 class JournalHost(Protocol):
@@ -728,24 +483,10 @@ def _journal_file(workspace: str) -> Path:
     return Path(folder, "journal", name, "journal.sqlite")
 
 
-def now() -> float:
-    """The time in seconds since 1970. Entries have real times, also those of sessions on virtual time."""
-    return _CLOCK.now().timestamp()
-
-
 @lru_cache(maxsize=256)
 def _cleaned(*texts: str) -> tuple[str, ...]:
     # Almost all calls of a program have the same session, caller and user.
-    return tuple(map(_clean, texts))
-
-
-def _clean(text: str) -> str:
-    """A text that every database can store: without lone surrogates and NUL characters."""
-    return text if text.isprintable() else text.encode(errors="replace").decode().replace("\0", "\ufffd")
-
-
-def _sha256(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return tuple(map(storable, texts))
 
 
 def _log() -> logging.Logger:

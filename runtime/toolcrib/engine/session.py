@@ -459,7 +459,7 @@ class Session:
     ) -> CallContext:
         context = self._context
         if idempotency_key != "":
-            from toolcrib.engine.call_journal import check_key  # noqa: PLC0415 -- few calls have a key
+            from toolcrib.engine.idempotency_keys import check_key  # noqa: PLC0415 -- few calls have a key
 
             check_key(idempotency_key)
             self._runtime.use_keys()

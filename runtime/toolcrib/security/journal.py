@@ -37,6 +37,8 @@ _CHECKPOINT: Final = 1_000
 """Quick writes after which the log is copied into the database, so that it does not grow without bound."""
 
 
+_CLOCK: Final = RealClock()
+
 _OLD: Final = 3_600.0
 """Age of a lock file, in seconds, from which on a new process looks whether it is still locked."""
 
@@ -271,8 +273,8 @@ class JournalDatabase:
             if state in {"waiting", "running"} and not self._database.is_alive(owner):
                 self.settle()
                 continue
-            acted = None if resolution is None else bool(decode_json(resolution)["acted"])  # type: ignore[index, call-overload]
-            return KeyedCall(id_, state, other, result, bool(sealed), acted)
+            told: Any = None if resolution is None else decode_json(resolution)
+            return KeyedCall(id_, state, other, result, bool(sealed), told and bool(told["acted"]))
         return KeyedCall(0, "running", digest, None, sealed=False, acted=None)
 
     def release(self, id_: int) -> None:
@@ -332,11 +334,12 @@ class JournalDatabase:
     ) -> list[JournalEntry]:
         """The newest entries, the newest first."""
         self.settle()
-        wanted, values = ["started >= ?"], [since]
+        wanted = ["started >= ?"]
+        values: list[Any] = [since]
         for column, value in (("state", state), ("tool", tool)):
             if value:
                 wanted.append(f"{column} = ?")
-                values.append(value)  # type: ignore[arg-type]
+                values.append(value)
         if before is not None:
             wanted.append("id < ?")
             values.append(before)
@@ -473,7 +476,7 @@ class SQLiteJournal:
         for entry in os.scandir(os.path.dirname(self.path)):
             # A process without a call in flight that was killed leaves its file. A new file may not have its lock yet.
             owner = entry.name.removeprefix(f"{name}.").removesuffix(".lock")
-            old = RealClock().now().timestamp() - entry.stat().st_mtime > _OLD
+            old = now() - entry.stat().st_mtime > _OLD
             if old and entry.name == f"{name}.{owner}.lock":
                 self.is_alive(owner)
         return connection
@@ -564,6 +567,16 @@ def _is_database_error(error: BaseException) -> bool:
     import sqlite3  # noqa: PLC0415 -- as above
 
     return isinstance(error, sqlite3.Error)
+
+
+def now() -> float:
+    """The time in seconds since 1970. Entries have real times, also those of sessions on virtual time."""
+    return _CLOCK.now().timestamp()
+
+
+def storable(text: str) -> str:
+    """A text that every database can store: without lone surrogates and NUL characters."""
+    return text if text.isprintable() else text.encode(errors="replace").decode().replace("\0", "\ufffd")
 
 
 def pages(read: Callable[[int | None], list[JournalEntry]]) -> Iterator[JournalEntry]:

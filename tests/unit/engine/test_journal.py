@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from toolcrib import Call, CallContext, ConfigurationError, Outcome, Registry, Result, Runtime
-from toolcrib.engine.call_journal import MOST_KEYS, JournalError, MemoryKeys
+from toolcrib.engine.call_journal import JournalError
+from toolcrib.engine.idempotency_keys import MOST_KEYS, MemoryKeys
 from toolcrib.security.encryption import create_key
 
 READING = {"annotations": {"read_only": True}}

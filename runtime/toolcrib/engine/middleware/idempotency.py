@@ -12,7 +12,8 @@ from toolcrib.core.call_progress import record_progress
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import Call, Outcome, Result
 from toolcrib.core.protocols import CallNext
-from toolcrib.engine.call_journal import IdempotencyKeys, MemoryKeys, Running, unavailable
+from toolcrib.engine.call_journal import unavailable
+from toolcrib.engine.idempotency_keys import IdempotencyKeys, MemoryKeys, Running
 from toolcrib.engine.middleware.call_failures import cancelled_by_caller, result_of_error, without_attempts
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 from toolcrib.security.journal import UnusableJournal

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from toolcrib.core.model import Call, Outcome, Result
 from toolcrib.core.protocols import CallNext
-from toolcrib.engine.call_journal import now, unavailable
+from toolcrib.engine.call_journal import unavailable
 from toolcrib.engine.middleware.call_failures import cancelled_by_caller, result_of_error
 from toolcrib.engine.middleware.layer import LayerContext
-from toolcrib.security.journal import UnusableJournal
+from toolcrib.security.journal import UnusableJournal, now
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext:
@@ -20,17 +20,9 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext:
         try:
             result = await call_next(call)
         except BaseException as error:
-            journal.record(call, started, _ended(call, error))
+            journal.record_later(call, started, _ended(call, error))
             raise
-        pending = journal.record(call, started, result)
-        if pending is not None:
-            import asyncio  # noqa: PLC0415 -- most calls need not wait
-
-            try:
-                await asyncio.wrap_future(pending)
-            except UnusableJournal as error:
-                # The call changes nothing, and was made: its result is worth more than its record.
-                journal.warn(error)
+        await journal.record(call, started, result)
         return result
 
     async def changing(call: Call) -> Result:

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from commands import toolcrib_command
+
 PROVIDER = '''
 """Answers by the last text of the user, one piece at a time."""
 
@@ -97,9 +99,8 @@ class Talk:
         paths = [str(installed), *filter(None, map(os.path.abspath, sys.path))]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TERM": "dumb", "NO_COLOR": "1"}
         environment |= variables
-        code = "from toolcrib.cli import main; main()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code, verb, *words],
+            toolcrib_command(verb, *words),
             stdin=slave,
             stdout=slave,
             stderr=slave,

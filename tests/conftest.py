@@ -137,25 +137,26 @@ def aimock() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def forked_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let `serving_mcp` and `mcp_sdk_server` start their servers by forking: one process for all tests of a worker."""
-    import mcp_sdk_server  # type: ignore[import-not-found] # noqa: PLC0415 -- most tests need no server
-    import serving_mcp  # type: ignore[import-not-found] # noqa: PLC0415 -- as above
+    """Let `commands` and `mcp_sdk_server` start programs by forking: one process for all tests of a worker."""
+    import commands  # type: ignore[import-not-found] # noqa: PLC0415 -- most tests start no program
+    import mcp_sdk_server  # type: ignore[import-not-found] # noqa: PLC0415 -- as above
     from forking import forked_command  # type: ignore[import-not-found] # noqa: PLC0415 -- as above
 
     with (
         forked_command(Path(sys.executable), tmp_path_factory.mktemp("forking")) as place,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr(serving_mcp, "COMMAND", [str(place / "toolcrib")])
+        patch.setattr(commands, "TOOLCRIB", [str(place / "toolcrib")])
+        patch.setattr(commands, "PYTHON", [str(place / "python")])
         patch.setattr(mcp_sdk_server, "PYTHON", str(place / "python"))
         yield
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _servers(request: pytest.FixtureRequest) -> None:
-    """Fork in the modules that start servers, unless everything is run."""
+    """Fork in the modules that start programs, unless everything is run."""
     used = {getattr(each, "__module__", "") for each in vars(request.module).values()}
-    starts = used & {"serving_mcp", "mcp_calling", "mcp_sdk_server"}
+    starts = used & {"chatting", "commands", "mcp_calling", "mcp_sdk_server", "opening_again", "serving_mcp"}
     if starts and EXHAUSTIVE not in os.environ and hasattr(os, "pidfd_open"):
         request.getfixturevalue("forked_servers")
 

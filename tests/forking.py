@@ -37,10 +37,11 @@ except ImportError:
 
 # The schemas of documents are compiled once for a process.
 with tempfile.TemporaryDirectory() as first:
+    os.mkdir(os.path.join(first, "descriptors"))
     for name, text in {
         "toolcrib.yaml": "project: first",
-        "a.tool.yaml": "{name: a, input_schema: {type: object}, mock: {result: 1}}",
-        "a.scenario.yaml": "{scenario: a, steps: [{call: a}]}",
+        "descriptors/a.tool.yaml": "{name: a, input_schema: {type: object}, mock: {result: 1}}",
+        "descriptors/a.scenario.yaml": "{scenario: a, steps: [{call: a}]}",
     }.items():
         with open(os.path.join(first, name), "w") as file:
             file.write(text)
@@ -85,6 +86,7 @@ def become(words, environment, folder, files):
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    sys.path[1:1] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     importlib.invalidate_caches()  # something may have been installed
     kind, *words = words
     if kind == "toolcrib":

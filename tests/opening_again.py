@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Self
 
+from commands import python_command
 from toolcrib import Runtime
 from toolcrib.loading.cache.header import index_key
 from toolcrib.loading.cache.index import default_index
@@ -45,7 +46,7 @@ class Opener:
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", __file__, folder],
+            [*([sys.executable] if options else python_command()), "-W", "error", __file__, folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import pytest
 from mcp import Client, MCPDeprecationWarning, StdioServerParameters, stdio_client
 
+from commands import toolcrib_command
 from sampling import one_of_each
 
 PATIENCE = 60.0
@@ -67,12 +68,8 @@ BASICS = """
 """
 
 
-COMMAND = [sys.executable, "-m", "toolcrib"]
-"""How the command is started."""
-
-
 def command(*words: str | Path) -> list[str]:
-    return [*COMMAND, "serve", "mcp", *map(str, words)]
+    return toolcrib_command("serve", "mcp", *words)
 
 
 def write(folder: Path, text: str, name: str = "all.tool.yaml") -> Path:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-import serving_mcp
+import commands
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="nothing is forked on this system")
 @pytest.mark.usefixtures("forked_servers")
 def test_a_command_that_is_killed_while_it_starts_keeps_no_other_from_starting():
-    command = Path(serving_mcp.COMMAND[0])
+    command = Path(commands.TOOLCRIB[0])
     for told in (b"", b'[["toolcrib", "--ver'):
         with socket.socket(socket.AF_UNIX) as killed:
             killed.connect(str(command.parents[1] / "socket"))

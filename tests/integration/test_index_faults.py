@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import rewriting
+from commands import python_command
 from opening_again import Opener, findings
 from rewriting import ALL_WAYS, ARCHIVE, Writer, archive_of, version_in, without_privileges
 from sampling import sample
@@ -210,7 +211,8 @@ def test_a_list_over_random_bytes_is_the_list_and_writes_the_index_anew(tmp_path
     folder = rewriting.lay_out(tmp_path, "deleted and created")
 
     def listed() -> str:
-        command = [sys.executable, "-W", "error", "-m", "toolcrib", "list", "--pack", "."]
+        main = "from toolcrib.cli import main; main()"
+        command = python_command("-W", "error", "-c", main, "list", "--pack", ".")
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
         assert done.stderr == ""
         return done.stdout

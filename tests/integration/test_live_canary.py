@@ -192,6 +192,18 @@ async def test_no_secret_is_in_a_result_that_does_not_fit_the_output_schema(rule
                 assert "***" in json.dumps(result.raw_value)
 
 
+CALLS = """
+import contextlib, sys
+from toolcrib.cli import main
+
+words = sys.argv[1:]
+for way in ("json", "error", "broken", "utf16", "percent", "image"):
+    sys.argv = ["toolcrib", "call", "tool", f"way={way}", *words]
+    with contextlib.suppress(SystemExit):
+        main()
+"""
+
+
 @pytest.mark.parametrize("words", sample([["--json", "-v"], ["-v"], ["--dry-run"], ["--dry-run", "--json"], ["--explain"]], one_in=5), ids=" ".join)  # fmt: skip
 async def test_no_secret_is_in_what_the_command_line_prints_or_keeps(words, tmp_path):
     text = live_tool(
@@ -204,16 +216,16 @@ async def test_no_secret_is_in_what_the_command_line_prints_or_keeps(words, tmp_
     async with serving(answering_by(echo)) as server:
         project = f"project: p\negress: {{allow: ['127.0.0.1:{server.port}']}}\norigins: {{'{API}': '{server.origin}'}}\n"
         (tmp_path / "toolcrib.yaml").write_text(project, encoding="utf-8")
-        for way in ("json", "error", "broken", "utf16", "percent", "image"):
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "toolcrib", "call", "tool", f"way={way}", *words,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                cwd=tmp_path,
-                env={**os.environ, "TOOLCRIB_CACHE_DIR": str(tmp_path / "cache"), "PYTHONDEVMODE": "1"},
-            )  # fmt: skip
-            out, _ = await process.communicate()
-            printed += out.decode()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-X", "dev", "-c", CALLS, *words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=tmp_path,
+            env={**os.environ, "TOOLCRIB_CACHE_DIR": str(tmp_path / "cache")},
+        )  # fmt: skip
+        out, _ = await process.communicate()
+        assert process.returncode == 0
+        printed += out.decode()
     kept = b"".join(path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file())
     assert "***" in printed
     assert hits(printed) == []

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import python_command, toolcrib_command
 from sampling import sample
 from toolcrib.core.clock import RealClock
 from toolcrib.core.process_tree import SEES_ALL, find_processes
@@ -80,7 +81,7 @@ async def in_a_call(project):
     ),
 )
 async def test_a_command_that_is_told_to_end_ends_them(project, number, code, words):
-    process = started([*CLI, "call", "s__echo"], project)
+    process = started(toolcrib_command("call", "s__echo"), project)
     await in_a_call(project)
     process.send_signal(number)
     _, said = process.communicate(timeout=60)
@@ -109,7 +110,7 @@ async def test_what_nohup_has_a_command_ignore_does_not_end_it(project):
 
 @pytest.mark.parametrize("number", sample([signal.SIGKILL, signal.SIGTERM]))
 async def test_a_program_that_is_killed_takes_them_with_it(project, number):
-    process = started([sys.executable, "-c", EMBEDDING], project)
+    process = started(python_command("-c", EMBEDDING), project)
     await in_a_call(project)
     process.send_signal(number)
     process.communicate(timeout=60)

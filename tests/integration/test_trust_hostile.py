@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from commands import toolcrib_command
 from forking import forked_command
 from hostile_workspace import ALONE, WATCHED, Hostile, hostile, put
 from sampling import THOROUGH, sample
@@ -472,7 +473,7 @@ def test_two_processes_that_decide_at_once_are_both_heard(canaries, tmp_path):
         put(folder, {"toolcrib.yaml": "project: p\nservers: {s: {command: 'true'}}\n"})
     running = [
         subprocess.Popen(
-            [sys.executable, "-m", "toolcrib", "trust", "--yes"],
+            toolcrib_command("trust", "--yes"),
             cwd=folder,
             env=canaries.environment(),
             stdout=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from chatting import install
+from commands import toolcrib_command
 from mcp_listing import listing
 from sampling import sample
 from toolcrib.cli import exit_codes
@@ -113,8 +114,9 @@ def shop(write, tmp_path, tmp_path_factory, monkeypatch):
 def ended(*words, **options):
     """A real process that has ended, with its stderr as text; its stdin is empty."""
     given = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "timeout": 60, **options}
-    env = {**os.environ, **given.pop("env", {})}
-    return subprocess.run([sys.executable, "-c", MAIN, *words], env=env, check=False, **given)
+    more = given.pop("env", {})
+    command = [sys.executable, "-c", MAIN, *words] if "PYTHONUNBUFFERED" in more else toolcrib_command(*words)
+    return subprocess.run(command, env={**os.environ, **more}, check=False, **given)
 
 
 def on_full_disk(*words, **options):
@@ -215,7 +217,7 @@ def test_over_stdio_a_full_disk_ends_the_server_though_its_client_waits(shop):
     with (
         Path("/dev/full").open("wb") as full,
         subprocess.Popen(
-            [sys.executable, "-c", MAIN, "serve", "mcp"],
+            toolcrib_command("serve", "mcp"),
             stdin=subprocess.PIPE,
             stdout=full,
             stderr=subprocess.PIPE,

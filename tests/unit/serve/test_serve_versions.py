@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-import serving_mcp
+import commands
 from serving_mcp import BASICS, ERAS, client, command, process, quiet_sdk, serve, stdio, texts, write
 from toolcrib.core.dependencies import MissingMember, missing_import
 from toolcrib.core.errors import ConfigurationError
@@ -54,7 +54,7 @@ module.ServerSession.client_capabilities = property(lambda self: self.connected.
 @pytest.fixture(autouse=True)
 def _begins_by_itself(monkeypatch):
     """A command that is forked has imported everything, and reads no `sitecustomize`."""
-    monkeypatch.setattr(serving_mcp, "COMMAND", [sys.executable, "-m", "toolcrib"])
+    monkeypatch.setattr(commands, "TOOLCRIB", [sys.executable, "-m", "toolcrib"])
 
 
 def without(folder, text):

@@ -358,9 +358,9 @@ def _failed_check(mode: str, error: Exception) -> Problem:
 def _installed_targets() -> dict[str, str]:
     """Mode -> `module:class` of every installed mode. The last of several with one name wins."""
     # Deferred: slow to import, and the index already has the names of the modes.
-    from importlib.metadata import entry_points  # noqa: PLC0415
+    from toolcrib.loading.fingerprints import installed_entry_points  # noqa: PLC0415
 
-    found = {entry.name: f"{entry.module}:{entry.attr}" for entry in entry_points(group=GROUP)}
+    found = {entry.name: f"{entry.module}:{entry.attr}" for entry in installed_entry_points(GROUP)}
     # An installation from source may have been made before a mode was added.
     return {**BUILT_IN, **found}
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import Descriptor
+from toolcrib.loading.fingerprints import installed_entry_points
 
 GROUP = "toolcrib.tools"
 """The entry-point group in which distributions register modules with tools."""
@@ -53,10 +54,7 @@ def module_of(name: str) -> tuple[str, Problem | None]:
     Returns:
         The module, and the problem of a name that several distributions register.
     """
-    # Deferred: slow to import, and most projects have no Python sources.
-    from importlib.metadata import entry_points  # noqa: PLC0415
-
-    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    points = [point for point in installed_entry_points(GROUP) if point.name == name]
     modules = sorted({point.module for point in points})
     if len(modules) > 1:
         owners = sorted(
@@ -69,9 +67,7 @@ def module_of(name: str) -> tuple[str, Problem | None]:
 
 def missing_module(source: PythonSource) -> Problem:
     """The problem of a source whose module does not exist."""
-    from importlib.metadata import entry_points  # noqa: PLC0415 -- as above
-
-    known = sorted({point.name for point in entry_points(group=GROUP)})
+    known = sorted({point.name for point in installed_entry_points(GROUP)})
     hint = did_you_mean(source.name, known) or (
         "install it, add it to PYTHONPATH, or put it into the project folder"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import tomllib
 from importlib import metadata
@@ -183,6 +184,21 @@ def test_modes_that_are_known_by_name_are_looked_up_when_they_are_used(acme, mon
     assert (scans, "acme_executors" in sys.modules) == ([], False)
     assert type(known.get("acme")).__name__ == type(known.get("live")).__name__ == "Acme"
     assert scans == ["toolcrib.executors"]
+
+
+def test_entry_points_are_read_again_only_after_the_distributions_have_changed(acme, monkeypatch):
+    scans = []
+    monkeypatch.setattr(
+        metadata, "entry_points", lambda *, group: scans.append(group) or entry_points(group=group)
+    )
+    assert Executors.installed().modes == Executors.installed().modes
+    assert len(scans) == 1
+    points = acme / "acme-1.0.dist-info" / "entry_points.txt"
+    points.write_text("[toolcrib.executors]\nzenith = acme_executors:Acme\n")
+    assert "zenith" in Executors.installed().modes
+    shutil.rmtree(points.parent)
+    assert "zenith" not in Executors.installed().modes
+    assert len(scans) == 3
 
 
 def test_a_known_mode_that_nobody_offers_any_more_is_broken():

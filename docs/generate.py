@@ -792,6 +792,7 @@ FINER_CODES = (
     ("cancelled_by_agent", "cancelled", "The A2A agent cancelled the task."),
     ("input_required", "needs_approval", "The task of the A2A agent waits for an answer."),
     ("auth_required", "needs_approval", "The task of the A2A agent waits for an authentication."),
+    ("task_not_ended", "unavailable", "The A2A agent still works on the task."),
     ("task_not_found", "unknown_outcome", "The A2A agent no longer knows the task."),
     ("number_too_large", "invalid_arguments", "An argument is too large a number for A2A."),
     ("a2a_parse_error", "tool_error", "The A2A agent could not parse the message (-32700)."),

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     )
     from toolcrib.engine.call_journal import Journal, JournalError
     from toolcrib.engine.middleware.events import CallFinished, CallProgressed, CallStarted, Event
+    from toolcrib.engine.remote_tools import RemoteTool
     from toolcrib.engine.runtime import Runtime
     from toolcrib.engine.session import Session
     from toolcrib.engine.statistics import CallEstimate, Statistics
@@ -185,6 +186,7 @@ _HOMES = {
     ),
     "core.running_calls": ("RunningCall",),
     "core.server_config": ("Catalogue", "Server"),
+    "engine.remote_tools": ("RemoteTool",),
     "engine.session": ("Session",),
     "engine.statistics": ("CallEstimate", "Statistics"),
     "engine.stub": ("ToolStub",),
@@ -278,6 +280,7 @@ __all__ = [
     "RealClock",
     "Registry",
     "ReloadReport",
+    "RemoteTool",
     "Result",
     "Rule",
     "RunningCall",

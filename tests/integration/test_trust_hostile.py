@@ -66,6 +66,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     ],
     "export": [("export", "promptpack"), ("export", "descriptor"), ("export", "descriptor", "evil_hooks")],
     "stubs": [("stubs",), ("stubs", "--out", "written.py")],
+    "remote": [("remote", "list"), ("remote", "call", "agent", "tool"), ("remote", "result", "agent", "1")],
     "serve": [("serve", "mcp"), ("serve", "mcp", "--mode", "live")],
     "approvals": [
         ("approvals", "list"),

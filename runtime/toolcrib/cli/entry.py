@@ -74,6 +74,7 @@ VERBS: Mapping[str, Verb] = {
     "stats": Verb("stats", "Show the calls that a served runtime has made: counts, failures, durations."),
     "top": Verb("top", "Show the running calls and the rates of a served runtime, live."),
     "cancel": Verb("stats", "Cancel running calls of a served runtime.", name="cancel"),
+    "remote": Verb("remote", "Use the tools of A2A agents by the agents' own names."),
     "trust": Verb(
         "trust", "Trust a project or a pack: let it start programs, contact hosts and read secrets."
     ),

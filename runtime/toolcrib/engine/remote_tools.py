@@ -142,6 +142,18 @@ def _agent(engine: Engine, name: str) -> Server:
     return agents[name]
 
 
+async def task_result(engine: Engine, agent: str, task_id: str, *, cancel: bool) -> Result:
+    """The result of a task; see `Runtime.remote_task_result` and `Runtime.cancel_remote_task`."""
+    _agent(engine, agent)
+    try:
+        await engine.catalogue(agent)  # equips the executor, and reads the card
+        executor: Any = engine.executors.get(AGENT_MODE)
+        result: Result = await executor.task(agent, task_id, cancel=cancel)
+    except NotReady as error:
+        return result_of_unready(error)
+    return result
+
+
 def result_of_unready(error: NotReady) -> Result:
     """The result of a call to an agent that cannot be used."""
     outcome = Outcome.DENIED if error.denied else Outcome.UNAVAILABLE

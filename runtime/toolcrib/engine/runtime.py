@@ -104,6 +104,7 @@ if TYPE_CHECKING:
     from toolcrib.engine.discovery import Discovery
     from toolcrib.engine.middleware.layer import Answer
     from toolcrib.engine.python_modules import PythonModules
+    from toolcrib.engine.remote_tools import RemoteTool
     from toolcrib.executors.python.declarations import Declared, ToolKeys
     from toolcrib.loading.budgets import Budget
     from toolcrib.loading.fingerprints import FileFingerprints
@@ -407,7 +408,7 @@ class Runtime:
 
     @property
     def servers(self) -> Mapping[str, Server]:
-        """The MCP servers, by name."""
+        """The MCP servers and A2A agents, by name."""
         return self._engine.stock.servers
 
     @property
@@ -812,6 +813,152 @@ class Runtime:
             NotReady: A prerequisite is missing, such as the extra `mcp` or a secret.
         """
         return await self._engine.catalogue(server)
+
+    async def list_remote_tools(self, agent: str) -> tuple[RemoteTool, ...]:
+        """List the tools of an A2A agent, whether they are imported or not.
+
+        Args:
+            agent: Name of the agent in the project.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: The agent is unknown.
+            ServerDown: The agent cannot be reached or used.
+            NotReady: A prerequisite is missing, such as the extra `a2a` or a secret.
+        """
+        from toolcrib.engine.remote_tools import list_remote_tools  # noqa: PLC0415 -- few runtimes have agents
+
+        return await list_remote_tools(self._engine, agent)
+
+    async def execute_remote_tool(
+        self,
+        agent: str,
+        tool: str,
+        params: Mapping[str, JSON] | None = None,
+        *,
+        metadata: Mapping[str, JSON] | None = None,
+        timeout: float | None = None,
+    ) -> Result:
+        """Call a tool of an A2A agent by the agent's name for it, whether it is imported or not.
+
+        Args:
+            agent: Name of the agent in the project.
+            tool: The agent's name for the tool.
+            params: The arguments.
+            metadata: Metadata of the call for the agent.
+            timeout: Deadline in seconds, which the agent learns; None for that of the tool.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: The agent is unknown, or the timeout is not positive.
+        """
+        from toolcrib.engine.remote_tools import call_of, result_of_unready  # noqa: PLC0415 -- as above
+
+        try:
+            session, name = await call_of(
+                self._engine, self._main, agent, tool, metadata=metadata, timeout=timeout
+            )
+        except NotReady as error:
+            return result_of_unready(error)
+        return await session.call(name, params)
+
+    async def execute_remote_tool_streaming(
+        self,
+        agent: str,
+        tool: str,
+        params: Mapping[str, JSON] | None = None,
+        *,
+        metadata: Mapping[str, JSON] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncIterator[Progress | Partial | Result]:
+        """Call a tool of an A2A agent, and yield its progress and partial results, then exactly one Result.
+
+        Leaving the loop early cancels the call and the task of the agent.
+
+        Args:
+            agent: Name of the agent in the project.
+            tool: The agent's name for the tool.
+            params: The arguments.
+            metadata: Metadata of the call for the agent.
+            timeout: Deadline in seconds, which the agent learns; None for that of the tool.
+        """
+        from contextlib import aclosing  # noqa: PLC0415 -- few calls stream
+
+        from toolcrib.engine.remote_tools import call_of, result_of_unready  # noqa: PLC0415 -- as above
+
+        try:
+            session, name = await call_of(
+                self._engine, self._main, agent, tool, metadata=metadata, timeout=timeout
+            )
+        except NotReady as error:
+            yield result_of_unready(error)
+            return
+        events: Any = session.stream(name, params)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def answer_remote_task(
+        self, waiting: Result, answer: str | Mapping[str, JSON], *, timeout: float | None = None
+    ) -> Result:
+        """Answer the question of an A2A agent, whose task then continues.
+
+        Args:
+            waiting: The result of the call, with the code `input_required` or `auth_required`.
+            answer: The answer: a text, or an object, which is sent as data.
+            timeout: Deadline in seconds; None for that of the tool.
+
+        Returns:
+            The result of the task. It is `needs_approval` again if the agent asks another question.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: The call does not wait for an answer, or the agent is unknown.
+        """
+        from toolcrib.engine.remote_tools import call_of, result_of_unready, waiting_task  # noqa: PLC0415 -- as above
+
+        agent, tool, task = waiting_task(waiting)
+        try:
+            session, name = await call_of(self._engine, self._main, agent, tool, timeout=timeout, task=task)
+        except NotReady as error:
+            return result_of_unready(error)
+        return await session.call(name, {"text": answer} if isinstance(answer, str) else answer)
+
+    async def remote_task_result(self, agent: str, task_id: str) -> Result:
+        """Return the result of a task of an A2A agent, also if another program began it.
+
+        Args:
+            agent: Name of the agent in the project.
+            task_id: The agent's ID for the task: `meta["remote"]["task_id"]` of the call.
+
+        Returns:
+            The result; `unavailable` with the code `task_not_ended` while the agent works on the task.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: The agent is unknown.
+        """
+        from toolcrib.engine.remote_tools import task_result  # noqa: PLC0415 -- as above
+
+        return await task_result(self._engine, agent, task_id, cancel=False)
+
+    async def cancel_remote_task(self, agent: str, task_id: str) -> Result:
+        """Cancel a task of an A2A agent, also if another program began it.
+
+        Args:
+            agent: Name of the agent in the project.
+            task_id: The agent's ID for the task.
+
+        Returns:
+            The result of the task: `cancelled` with the code `cancelled_by_agent`, unless the agent refuses.
+
+        Raises:
+            ClosedRuntime: The runtime was closed.
+            ConfigurationError: The agent is unknown.
+        """
+        from toolcrib.engine.remote_tools import task_result  # noqa: PLC0415 -- as above
+
+        return await task_result(self._engine, agent, task_id, cancel=True)
 
     async def aclose(self, *, drain: float = DRAIN) -> None:
         """Let running calls end, cancel the rest, close the tools and the journal. Later calls raise ClosedRuntime.

@@ -80,6 +80,7 @@ COMMANDS = (
     "stats --help",
     "top --help",
     "cancel --help",
+    "remote list --json",
     "trust --dry-run",
     "trust --yes",
     "trust list",

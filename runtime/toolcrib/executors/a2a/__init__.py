@@ -12,9 +12,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import NotReady, Problem, did_you_mean
-from toolcrib.core.model import JSON, Descriptor, Schema
+from toolcrib.core.model import JSON, Descriptor, Result, Schema
 from toolcrib.core.protocols import Remote
 from toolcrib.core.server_config import AGENT_MODE, Catalogue, Server
+from toolcrib.security.redaction import redact_result
 from toolcrib.security.requirements import NO_REQUIREMENTS, Requirements, requirements_of_server
 
 if TYPE_CHECKING:
@@ -111,6 +112,30 @@ class A2aExecutor:
         connection = pool.get(agent.name)
         await connection.ready()
         return connection.catalogue
+
+    async def task(self, agent: str, task_id: str, *, cancel: bool = False) -> Result:
+        """The result of a task of an agent, or that it has not ended.
+
+        Args:
+            agent: Name of the agent.
+            task_id: The agent's ID for the task.
+            cancel: Whether the task is cancelled first.
+
+        Raises:
+            ServerDown: The agent cannot be used.
+            NotReady: The agent is unknown.
+        """
+        from toolcrib.servers.a2a.agents import check_ready  # noqa: PLC0415 -- as above
+
+        pool = self._pool()
+        known = _agent(agent, pool.world.servers, "")
+        check_ready(known, pool.world.secrets)
+        connection = pool.get(known.name)
+        await connection.ready()
+        from toolcrib.executors.a2a.remote_skill import result_of_known_task  # noqa: PLC0415 -- needs the extra
+
+        result = await result_of_known_task(connection, task_id, cancel=cancel)
+        return redact_result(result, pool.world.secrets)
 
     def states(self) -> Mapping[str, str]:
         """Name of an agent -> `idle`, `starting`, `up` or `down`. Contacts no agent."""

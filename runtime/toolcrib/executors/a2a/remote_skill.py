@@ -8,8 +8,19 @@ from typing import Any, Final
 from uuid import uuid5
 
 from toolcrib.core.call_progress import record_progress
-from toolcrib.core.model import JSON, Call, CallContext, Descriptor, Outcome, Partial, Progress, Result
-from toolcrib.core.server_config import Server
+from toolcrib.core.model import (
+    JSON,
+    NOTHING,
+    OUTPUT_SIZE,
+    Call,
+    CallContext,
+    Descriptor,
+    Outcome,
+    Partial,
+    Progress,
+    Result,
+)
+from toolcrib.core.server_config import AGENT_MODE, Server
 from toolcrib.security.redaction import redact, redact_result
 from toolcrib.security.server_display import display_address
 from toolcrib.servers.a2a.agents import AgentConnection, AgentPool
@@ -56,6 +67,9 @@ class BoundSkill:
         annotations = tool.annotations
         self.origin = f"a2a:{agent.name}"
         self.repeatable = annotations.idempotent or annotations.read_only
+        block: Any = tool.bindings[AGENT_MODE]
+        self._metadata: Mapping[str, JSON] = block.get("metadata", NOTHING)
+        self._waiting: Mapping[str, str] = block.get("task", NOTHING)
         self._tool = tool
         self._target = CallTarget(agent, remote, tool.name, self.repeatable)
         self._pool = pool
@@ -169,16 +183,24 @@ class BoundSkill:
     def _tool_call(self, call: Call, connection: AgentConnection) -> SkillCall:
         card, tool = connection.card, self._target.tool
         given = call.arguments.get("text")
+        takes_text = tool in card.texts or (self._waiting and call.arguments.keys() == {"text"})
         clock = call.context.session.clock
         return SkillCall(
             tool,
             call.arguments,
             message_id=str(uuid5(self._pool.namespace, call.id)),
-            text=given if tool in card.texts and isinstance(given, str) else None,
+            text=given if takes_text and isinstance(given, str) else None,
             timeout=None if call.deadline is None else max(call.deadline - clock.monotonic(), 0.0),
-            metadata=_metadata(call),
+            metadata=self._metadata_of(call),
             extension=card.extension,
+            task_id=self._waiting.get("task_id", ""),
+            context_id=self._waiting.get("context_id", ""),
         )
+
+    def _metadata_of(self, call: Call) -> Mapping[str, JSON]:
+        """What the agent may know of the call besides its arguments."""
+        key = call.context.idempotency_key
+        return {**self._metadata, "idempotency_key": key} if key else self._metadata
 
     def _refused(self, connection: AgentConnection) -> Result | None:
         """The result if the lock refuses the tool; None if it does not."""
@@ -197,7 +219,26 @@ class BoundSkill:
         return result_of_unknown_tool(self._target, connection.catalogue.tools)
 
 
-def _metadata(call: Call) -> Mapping[str, JSON]:
-    """What the agent may know of the call besides its arguments."""
-    key = call.context.idempotency_key
-    return {"idempotency_key": key} if key else {}
+async def result_of_known_task(connection: AgentConnection, task_id: str, *, cancel: bool) -> Result:
+    """The result of a task that this program need not have begun, after its cancellation if that is wanted."""
+    agent = connection.agent
+    target = CallTarget(agent, "", task_id, repeatable=True)
+    task = AgentTask(
+        connection,
+        SkillCall("", {}, message_id="", task_id=task_id),
+        headers={},
+        trace=RequestTrace(),
+        most=OUTPUT_SIZE,
+        report=lambda _event: None,
+        emit=None,
+    )
+    task.answers = False
+    try:
+        await (task.end() if cancel else task.look())
+        return result_of_task(task, target, None)
+    except ExchangeFailure as failure:
+        return result_of_failure(failure, target, begun=True)
+    except AgentError as error:
+        return result_of_error(error, target)
+    except InvalidAnswer as invalid:
+        return result_of_invalid_answer(target, invalid.message)

@@ -18,7 +18,7 @@ from toolcrib.servers.a2a.messages import (
     to_json,
     value_of_parts,
 )
-from toolcrib.servers.a2a.tasks import TASK_NOT_FOUND, AgentError, AgentTask
+from toolcrib.servers.a2a.tasks import INTERRUPTED, TASK_NOT_FOUND, AgentError, AgentTask
 from toolcrib.servers.endpoint import ExchangeFailure
 from toolcrib.servers.mcp.failures import (
     CallTarget,
@@ -52,7 +52,7 @@ _ERRORS: Final[Mapping[int, tuple[Outcome, str]]] = {
 
 
 def result_of_task(task: AgentTask, target: CallTarget, schema: Schema | None) -> Result:
-    """The result of a task that is over.
+    """The result of a task that is over; of another one, that it is not.
 
     Args:
         task: The task.
@@ -76,8 +76,11 @@ def result_of_task(task: AgentTask, target: CallTarget, schema: Schema | None) -
     if task.state == TaskState.TASK_STATE_CANCELED:
         message = f"the agent `{target.server.name}` cancelled the task"
         return _failed(task, Outcome.CANCELLED, message, "cancelled_by_agent")
-    if task.state in (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED):
+    if task.state in INTERRUPTED:
         return _waiting(task, target)
+    if not task.over:
+        message = f"the agent `{target.server.name}` still works on the task"
+        return _failed(task, Outcome.UNAVAILABLE, message, "task_not_ended")
     return _refused(task, target, failed=task.state == TaskState.TASK_STATE_FAILED)
 
 

@@ -98,6 +98,7 @@ class AgentTask:
         said: The message of the last state; None if it has none.
         artifacts: ID -> artifact.
         message: The message with which the agent answered instead of a task; None if it made a task.
+        answers: Whether the call answers the task, whose first state is then the one in which it asked.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class AgentTask:
         self._emit = emit
         self._reports = 0
         self._known = asyncio.Event()
+        self.answers = bool(call.task_id)
         parameters = {EXTENSIONS_HEADER: EXTENSION, **headers}
         self._context = ClientCallContext(service_parameters=parameters)
         self._clock = RealClock()
@@ -188,7 +190,7 @@ class AgentTask:
                 if self._connection.card.streaming:
                     await self._subscribe()
                 else:
-                    await self._look()
+                    await self.look()
             except ExchangeFailure:
                 failures += 1
                 if failures == _MOST_FAILURES:
@@ -204,9 +206,16 @@ class AgentTask:
             # The task has ended, or the agent cannot resume streams.
             if error.number != _UNSUPPORTED:
                 raise
-            await self._look()
+            await self.look()
 
-    async def _look(self) -> None:
+    async def look(self) -> None:
+        """Ask for the state of the task, and its artifacts.
+
+        Raises:
+            ExchangeFailure: The agent cannot be reached.
+            AgentError: The agent answered with an error, such as that it does not know the task.
+            InvalidAnswer: The answer violates the protocol.
+        """
         with _sdk_errors():
             task = await self._connection.client.get_task(GetTaskRequest(id=self.id), context=self._context)
         self._take_task(task)
@@ -254,7 +263,9 @@ class AgentTask:
         for artifact in task.artifacts:
             self._count(artifact.ByteSize())
             self.artifacts[artifact.artifact_id] = ArtifactParts(artifact)
-        self._take_status(task.status)
+        asked, self.answers = self.answers, False
+        if not (asked and task.status.state in INTERRUPTED):
+            self._take_status(task.status)
 
     def _take_id(self, task_id: str, context_id: str) -> None:
         if not task_id:
@@ -292,6 +303,20 @@ class AgentTask:
             message = f"its artifacts are larger than {format_size(self._most)}"
             raise ExchangeFailure(LinkTrouble("response_too_large", message), sent=True)
 
+    async def end(self) -> None:
+        """Ask the agent to cancel the task, and take its last state.
+
+        Raises:
+            ExchangeFailure: The agent cannot be reached.
+            AgentError: The agent answered with an error, such as that the task has ended.
+            InvalidAnswer: The answer violates the protocol.
+        """
+        with _sdk_errors():
+            request = CancelTaskRequest(id=self.id)
+            task = await self._connection.client.cancel_task(request, context=self._context)
+        self.answers = False
+        self._take_task(task)
+
     async def cancel(self, running: asyncio.Task[None]) -> str:
         """Cancel the task for a caller that has left; why that failed, or an empty text.
 
@@ -310,9 +335,7 @@ class AgentTask:
                     named.cancel()
                 if not self.id or (self.over and self.state not in INTERRUPTED):
                     return ""
-                request = CancelTaskRequest(id=self.id)
-                with _sdk_errors():
-                    await self._connection.client.cancel_task(request, context=self._context)
+                await self.end()
         except TimeoutError:
             return f"the agent did not answer within {_CANCEL:g}s"
         except ExchangeFailure as failure:

@@ -273,6 +273,7 @@ def import_promptkit(ctx: click.Context, *, path: str, folder: Path, force: bool
     """Write an arena of PromptKit as a pack: its tools, and its scenarios with their mock responses.
 
     PATH is an arena file, or a folder that contains one. An arena also runs without an import: `toolcrib run PATH`.
+    The programs of tools are copied as far as their commands name files.
     Features without a counterpart are reported. Existing files are only overwritten with `--force`. Exits with 1 if
     a tool or a scenario got no file.
     """
@@ -313,6 +314,9 @@ def _write_arena(files: ArenaFiles, problems: Sequence[Problem], folder: Path, *
     done = write_new({path: file.content for path, file in wanted.items()}, force=force)
     written = {path: file for path, file in wanted.items() if path in done}
     existing = {path: file for path, file in wanted.items() if path not in done}
+    for path, file in written.items():
+        if file.executable:
+            path.chmod(path.stat().st_mode | 0o111)
     return ArenaImport(written, existing, files.refused, problems)
 
 
@@ -342,6 +346,8 @@ def _tell_arena(imported: ArenaImport, folder: Path) -> None:
         )
     for name, why in imported.refused.items():
         click.echo(escape_terminal(f"no file for `{name}`: {why}"), err=True)
+    if any(file.kind == "program" for file in imported.written.values()):
+        click.echo("only the files that commands name were copied; copy what they import or read", err=True)
     if imported.written:
         click.echo(escape_terminal(f"\nRun it: `toolcrib run {folder}`"))
     else:

@@ -171,3 +171,70 @@ def test_a_folder_without_anything_to_import_is_told(write, toolcrib, files):
     result = toolcrib("import", "promptkit", "there", "--out", "new")
     assert result.exit_code == exit_codes.PROBLEMS
     assert ("no PromptKit arena" in result.stderr) != ("nothing was written" in result.stderr)
+
+
+def program(name, block, mode="exec"):
+    spec = "description: Runs.\ninput_schema: {type: object, properties: {a: {type: integer}}}\noutput_schema: {}\n"
+    return manifest("Tool", name, f"{spec}mode: {mode}\nexec: {block}\n")
+
+
+ANSWER = 'read line; printf \'{"result": "%s"}\' "$0"\n'
+
+SERVE = """
+while read line; do
+  id=$(printf %s "$line" | sed 's/.*"id": *\\([0-9]*\\).*/\\1/')
+  printf '{"jsonrpc": "2.0", "id": %s, "result": {"result": "served"}}\\n' "$id"
+done
+"""
+
+
+def test_programs_are_copied_with_their_tools(write, toolcrib, monkeypatch):
+    folder = write(
+        {
+            **arena_files(
+                tools__once_DOT_tool_DOT_yaml=program("once", "{command: sh, args: [./scripts/once.sh]}"),
+                tools__own_DOT_tool_DOT_yaml=program("own", "{command: ./scripts/own.sh}"),
+                tools__stay_DOT_tool_DOT_yaml=program(
+                    "stay", "{command: sh, args: [./scripts/stay.sh]}", mode="server"
+                ),
+                tools__other_DOT_tool_DOT_yaml=program("other", "{command: cat}"),
+            ),
+            "scripts/once.sh": ANSWER,
+            "scripts/own.sh": f"#!/bin/sh\n{ANSWER}",
+            "scripts/stay.sh": SERVE,
+        }
+    )
+    (folder / "scripts/own.sh").chmod(0o755)
+    result = toolcrib("import", "promptkit", ".", "--out", "new")
+    assert result.exit_code == exit_codes.OK, result.stderr
+    assert result.stderr == "only the files that commands name were copied; copy what they import or read\n"
+    for name in ("once", "own", "stay"):
+        assert f"wrote new/tools/scripts/{name}.sh" in result.stdout
+    assert (folder / "new/tools/scripts/own.sh").stat().st_mode & 0o111
+    assert not (folder / "new/tools/scripts/once.sh").stat().st_mode & 0o111
+    (folder / "new" / "toolcrib.yaml").write_text("project: new\nsources: [.]\nsandbox: none\n")
+    for elsewhere in ("tools", "scripts"):
+        (folder / elsewhere).rename(folder / f"{elsewhere}-gone")
+    assert toolcrib("validate", "new", "--strict").exit_code == exit_codes.OK
+    monkeypatch.chdir(folder / "new")
+    assert toolcrib("call", "once", "a=1").stdout == "./scripts/once.sh\n"
+    assert toolcrib("call", "own", "a=1").stdout.endswith("scripts/own.sh\n")
+    assert json.loads(toolcrib("call", "stay", "a=1").stdout) == {"result": "served"}
+
+
+def test_a_program_does_not_overwrite_another(write, toolcrib):
+    write(
+        {
+            **arena_files(
+                tools__a__one_DOT_tool_DOT_yaml=program("one", "{command: sh, args: [./run.sh]}"),
+                tools__b__two_DOT_tool_DOT_yaml=program("two", "{command: sh, args: [./run.sh]}"),
+            ),
+            "tools/a/run.sh": "echo 1\n",
+            "tools/b/run.sh": "echo 2\n",
+        }
+    )
+    result = toolcrib("import", "promptkit", ".", "--out", "new")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert (
+        "no file for `two`: its program `run.sh` would overwrite another one at tools/run.sh" in result.stderr
+    )

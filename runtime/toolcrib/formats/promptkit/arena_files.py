@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from toolcrib.core.errors import Problem
@@ -28,16 +30,18 @@ class ArenaFile(NamedTuple):
     """A file to write.
 
     Attributes:
-        kind: `tool`, `scenario`, `pack`, `project` or `data`.
+        kind: `tool`, `scenario`, `pack`, `project`, `data` or `program`.
         name: Name of the tool or scenario; the path of any other file.
         file: Path relative to the folder of the pack.
         content: Its content.
+        executable: Whether it is started.
     """
 
     kind: str
     name: str
     file: str
     content: bytes
+    executable: bool = False
 
 
 class ArenaFiles(NamedTuple):
@@ -105,16 +109,27 @@ class _FileSet:
         if value is None:
             return
         if "exec" in value:
-            self.refused[tool.name] = (
-                "its program is not copied; keep its manifest, which toolcrib reads as it is, or write a descriptor with `exec`"
-            )
-            return
+            programs = _programs_of(value["exec"], tool.origin.source)
+            why = self._collision(programs)
+            if why:
+                self.refused[tool.name] = why
+                return
+            self.files.update({each.file.casefold(): each for each in programs})
+            # The files are in the same places below the descriptor as they were below the working directory.
+            value = {**value, "exec": {key: item for key, item in value["exec"].items() if key != "cwd"}}
         data = dict(_data_of(value, tool.origin.files))
         moved = {old: new for old, (new, _content) in data.items() if old != new}
         self._add("tool", tool.name, "tools", _renamed(value, moved) if moved else value)
         for new, content in data.values():
             path = posixpath.join("tools", new)
             self.files.setdefault(path.casefold(), ArenaFile("data", path, path, content))
+
+    def _collision(self, programs: Iterable[ArenaFile]) -> str:
+        for each in programs:
+            known = self.files.get(each.file.casefold())
+            if known is not None and known.content != each.content:
+                return f"its program `{each.name}` would overwrite another one at {each.file}"
+        return ""
 
     def add_scenario(self, scenario: Scenario) -> None:
         """Add a scenario."""
@@ -166,6 +181,22 @@ def _data_of(value: dict[str, Any], files: Files | None) -> Iterator[tuple[str, 
         if content is not None:
             # The file may be above the arena's folder; in the pack it must be inside.
             yield named, (posixpath.normpath(named).replace("../", "").lstrip("/"), content)
+
+
+def _programs_of(block: Mapping[str, Any], source: str) -> list[ArenaFile]:
+    """The files that a command names, below its working directory."""
+    found = []
+    # Relative to the file of the tool, unlike the files that a mock names.
+    folder = os.path.realpath(os.path.join(os.path.dirname(source), block.get("cwd", ".")))
+    for index, text in enumerate(block["command"]):
+        # A name without a slash is looked up in PATH if it is the program, and may be any text if it is not.
+        if "/" not in text or text.startswith("/"):
+            continue
+        path = Path(os.path.realpath(os.path.join(folder, text)))
+        if path.is_file() and path.is_relative_to(folder):
+            name = posixpath.normpath(text)
+            found.append(ArenaFile("program", name, f"tools/{name}", path.read_bytes(), index == 0))
+    return found
 
 
 def _named_in(mock: Any) -> Iterator[str]:

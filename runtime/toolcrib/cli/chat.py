@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
-import threading
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, redirect_stdout, suppress
+from contextlib import aclosing, redirect_stdout, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.chat_output import ApprovalPrompt, ChatCommands, ChatDisplay, JsonLines, Terminal
+from toolcrib.cli.group import ENDING_SIGNAL, EndingSignal
 from toolcrib.cli.options import (
     ReadOptions,
     json_option,
@@ -385,9 +383,6 @@ def _policy(options: ChatOptions, prompt: Prompt | None, script: Script | None) 
     return replace(policy, allow=own.allow) if keeps else policy
 
 
-_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
-
-
 def is_piped() -> bool:
     """Whether the user's messages come from a pipe or a file."""
     return not sys.stdin.isatty()
@@ -443,25 +438,23 @@ class Chat:
         self._middleware = middleware
         self._show = show
         self._asking = asking
-        self._ended = False
+        self._signal: EndingSignal = click.get_current_context().meta[ENDING_SIGNAL]
 
     def one(self, message: str) -> Stop:
         """Run one turn and return why it ended."""
-        with self._hearing_the_end():
-            return self._turn(message)
+        return self._turn(message)
 
     def all(self, lines: Iterable[str], commands: ChatCommands) -> list[Stop]:
         """Run a turn for each line; lines that begin with `/` are commands. Returns why each turn ended."""
         stops = []
-        with self._hearing_the_end():
-            for line in lines:
-                if not line.strip():
-                    continue
-                self._show.said(line)
-                if not line.startswith("/"):
-                    stops.append(self._turn(line))
-                elif commands.run(line, self.conversation):
-                    break
+        for line in lines:
+            if not line.strip():
+                continue
+            self._show.said(line)
+            if not line.startswith("/"):
+                stops.append(self._turn(line))
+            elif commands.run(line, self.conversation):
+                break
         return stops
 
     def typed(self, suggested: Sequence[str] = ()) -> Iterator[str]:
@@ -485,7 +478,7 @@ class Chat:
                 click.echo()
                 return
             except KeyboardInterrupt:
-                if self._ended:
+                if self._signal.ends:
                     raise
                 broken_off = True
             else:
@@ -516,7 +509,7 @@ class Chat:
         try:
             self.conversation = _run(self._runner, self._followed(now, answers))
         except KeyboardInterrupt:
-            if self._ended:
+            if self._signal.ends:
                 raise
             self._ended_by(Stop.CANCELLED)
             self._show.broken_off()
@@ -546,30 +539,6 @@ class Chat:
 
     def _ended_by(self, stop: Stop) -> None:
         self.conversation = self.conversation._replace(stop=stop)
-
-    @contextmanager
-    def _hearing_the_end(self) -> Iterator[None]:
-        """Make SIGTERM and SIGHUP end the command. They raise KeyboardInterrupt, which otherwise only ends a turn."""
-        # Python allows signal handlers in the main thread only.
-        main = threading.current_thread() is threading.main_thread()
-        before = {number: signal.getsignal(number) for number in _ENDING if main}
-
-        def end(number: int, frame: FrameType | None) -> None:
-            self._ended = True
-            # The previous handler records which signal ended the command, for its exit code.
-            handler: Any = before[number]
-            if callable(handler):
-                handler(number, frame)
-            raise KeyboardInterrupt
-
-        for number, handler in before.items():
-            if callable(handler):
-                signal.signal(number, end)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 class Script(NamedTuple):

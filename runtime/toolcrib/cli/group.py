@@ -24,6 +24,10 @@ from toolcrib.core.text import escape_terminal
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
+ENDING_SIGNAL = "toolcrib.ending_signal"
+"""Key of the `EndingSignal` in `Context.meta`."""
+
+
 class EndingSignal:
     """The signal that ended the command.
 
@@ -32,6 +36,11 @@ class EndingSignal:
     """
 
     number: int = signal.SIGINT
+
+    @property
+    def ends(self) -> bool:
+        """Whether SIGTERM or SIGHUP has arrived: a KeyboardInterrupt then ends the command, whatever Ctrl-C does."""
+        return self.number != signal.SIGINT
 
     @property
     def code(self) -> int:
@@ -116,6 +125,7 @@ class VerbGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; signals and setup errors end it without a traceback."""
         with handle_signals() as heard:
+            ctx.meta[ENDING_SIGNAL] = heard
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:

@@ -87,3 +87,11 @@ async def test_top_ends_with_the_server(tmp_path, state):
         shown = await asyncio.to_thread(screen.until, "has ended")
         assert "\x1b[?25h\x1b[?1049l" in shown
         assert await asyncio.to_thread(screen.ended) == 1
+
+
+async def test_a_server_that_cannot_be_inspected_says_so_after_its_address(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path / "file" / "state"))
+    (tmp_path / "file").write_text("")
+    async with serve(write(tmp_path / "tools", BASICS)) as served:
+        assert "cannot inspect this server: " in await served.until_said("toolcrib stats")
+        assert " at http://" in served.said[0]

@@ -31,7 +31,7 @@ from toolcrib.engine.middleware.call_log import LOGGER, JSONFormatter
 from toolcrib.engine.runtime import Runtime
 from toolcrib.serve.inspection import inspectable
 from toolcrib.serve.mcp import CertificateFiles, ListenAddress, Options, StdoutError, serve_http, serve_stdio
-from toolcrib.serve.mcp.options import NEW_TOKEN, SessionMode
+from toolcrib.serve.mcp.options import NEW_TOKEN, Say, SessionMode
 
 
 @click.group("serve")
@@ -194,19 +194,30 @@ def serve_mcp(
     ask_for_consent(runtime)
     with _calls_logged():
         if transport == "http":
-            asyncio.run(_served(runtime, name, transport, serve_http(runtime, options, address, _say)))
+            serve = partial(serve_http, runtime, options, address)
+            asyncio.run(_served(runtime, name, transport, serve))
             return
         try:
-            asyncio.run(_served(runtime, name, transport, serve_stdio(runtime, options, _say)))
+            asyncio.run(_served(runtime, name, transport, partial(serve_stdio, runtime, options)))
         except StdoutError as error:
             # The entry point turns this into the message and the exit code for output that cannot be written.
             raise OutputError(error.strerror) from error
 
 
-async def _served(runtime: Runtime, name: str, transport: str, serve: Coroutine[Any, Any, None]) -> None:
+async def _served(
+    runtime: Runtime, name: str, transport: str, serve: Callable[[Say], Coroutine[Any, Any, None]]
+) -> None:
     """Serve a runtime that its user can inspect."""
-    async with inspectable(runtime, name, transport, _say):
-        await serve
+    notes: list[str] = []
+
+    def say(text: str) -> None:
+        _say(text)
+        # After the first line, since programs read the address from it.
+        while notes:
+            _say(notes.pop(0))
+
+    async with inspectable(runtime, name, transport, notes.append):
+        await serve(say)
 
 
 _OF_HTTP = frozenset(

@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import struct
+import sys
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -137,8 +138,12 @@ class InspectionServer:
                     opened[1].close()
         # Not named after the process: several containers may share the folder, and each has a process 1.
         path = os.path.join(folder, secrets.token_hex(6))
+        # Since Python 3.13, asyncio removes the socket, too, and would look for it at its first address.
+        own: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
         with _address(path) as address:
-            self._server = await asyncio.start_unix_server(self._serve, address, limit=_LONGEST_REQUEST)
+            self._server = await asyncio.start_unix_server(
+                self._serve, address, limit=_LONGEST_REQUEST, **own
+            )
         self._path = path
         os.chmod(path, 0o600)
         # Only now, since a socket with this suffix that refuses a connection is removed.

@@ -24,7 +24,7 @@ from toolcrib.cli.trust import ask_at_terminal, can_ask, count_needs, idle_varia
 from toolcrib.core.errors import ConfigurationError, NotReady, Problem, ToolcribError, near_misses
 from toolcrib.core.model import NOTHING
 from toolcrib.core.pointers import file_and_line
-from toolcrib.core.server_config import Catalogue, Server
+from toolcrib.core.server_config import AGENT_MODE, Catalogue, Server
 from toolcrib.core.user_folders import CACHE_VARIABLE, STATE_VARIABLE, working_folder
 from toolcrib.engine import engine_of
 from toolcrib.engine.middleware import GROUP as LAYERS
@@ -664,5 +664,6 @@ def server_line(row: Mapping[str, Any]) -> list[str]:
     if row["fault"] is not None:
         state = "not queried" if row["fault"].startswith("not queried") else "cannot be used"
     else:
-        state = plural(row["tools"], "tool") + (f", MCP {row['protocol']}" if row["protocol"] else "")
+        speaks = "A2A" if row["transport"] == AGENT_MODE else "MCP"
+        state = plural(row["tools"], "tool") + (f", {speaks} {row['protocol']}" if row["protocol"] else "")
     return [row["name"], row["transport"], row["address"], state, f"({row['place']})"]

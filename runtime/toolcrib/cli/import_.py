@@ -23,9 +23,9 @@ from toolcrib.cli.options import (
     server_names,
 )
 from toolcrib.cli.output import json_text, plural, problem_text, write_new
-from toolcrib.core.errors import NotReady, Problem, did_you_mean
+from toolcrib.core.errors import ConfigurationError, NotReady, Problem, did_you_mean
 from toolcrib.core.model import Outcome
-from toolcrib.core.server_config import Catalogue
+from toolcrib.core.server_config import AGENT_MODE, Catalogue
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
@@ -113,6 +113,9 @@ def import_mcp(
     """
     runtime = open_runtime(reading)
     print_refusals(runtime)
+    if server in runtime.servers and runtime.servers[server].mode == AGENT_MODE:
+        hint = f"write `import: true` for it, or descriptors with `a2a: {{agent: {server}, tool: ...}}`"
+        raise ConfigurationError(f"`{server}` is an A2A agent, not an MCP server", hint=hint)
     try:
         catalogue = asyncio.run(_offered(runtime, server))
     except NotReady as error:

@@ -22,7 +22,7 @@ from toolcrib.cli.output import json_text, plural, problem_text, write_atomicall
 from toolcrib.core.errors import ConfigurationError, ToolcribError, did_you_mean
 from toolcrib.core.model import Outcome
 from toolcrib.core.pointers import keys_of, pointer_to
-from toolcrib.core.server_config import MODE, Server
+from toolcrib.core.server_config import Server
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
@@ -150,12 +150,15 @@ async def _looked_at(
     runtime: Runtime, servers: Sequence[Server], lock: Lock, *, update: bool, forgotten: tuple[str, ...]
 ) -> LockFindings:
     """Query every server that may be started, in parallel."""
-    executor: Any = engine_of(runtime).executors.get(MODE)
-    if executor is None:
-        raise ConfigurationError(f"mode `{MODE}` {engine_of(runtime).executors.missing(MODE)}")
+    modes = engine_of(runtime).executors
+    executors: dict[str, Any] = {mode: modes.get(mode) for mode in {server.mode for server in servers}}
     # Normally the lock decides whether a server may be started. Here the lock itself is being compared, and
     # `review_endpoint` below has already stopped servers whose command changed.
-    executor.world = engine_of(runtime).world._replace(judge=accept_all)
+    world = engine_of(runtime).world._replace(judge=accept_all)
+    for mode, executor in executors.items():
+        if executor is None:
+            raise ConfigurationError(f"mode `{mode}` {modes.missing(mode)}")
+        executor.world = world
     failures: dict[str, ToolcribError] = {}
 
     async def looked_at(server: Server) -> ServerReview:
@@ -165,7 +168,7 @@ async def _looked_at(
         if outside.endpoint and not update:
             return outside
         try:
-            return review(before, server, await executor.catalogue(server.name))
+            return review(before, server, await executors[server.mode].catalogue(server.name))
         except ToolcribError as error:
             failures[server.name] = error
             return outside

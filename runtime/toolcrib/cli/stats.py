@@ -120,9 +120,11 @@ def durations_of(group: Totals, *percents: float) -> list[str]:
 
 
 def short_duration(seconds: float | None) -> str:
-    """A duration with three digits: `1.23ms`, `12.3s`, `3m 20s`; `-` for none."""
+    """A duration with three digits: `26.1µs`, `1.23ms`, `12.3s`, `3m 20s`; `-` for none."""
     if seconds is None:
         return "-"
+    if 0 < seconds < 1e-3:
+        return f"{seconds * 1e6:.3g}µs"
     if seconds >= 60:
         minutes, rest = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)

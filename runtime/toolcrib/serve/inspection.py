@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PROTOCOL: Final = 1
 """Version of the exchange. It changes when an older program could not read the lines of a newer one."""
 
-PATIENCE: Final = 5.0
+PATIENCE: Final = 10.0
 """Default of the seconds after which a runtime that does not answer is given up."""
 
 _LONGEST_REQUEST: Final = 1 << 16

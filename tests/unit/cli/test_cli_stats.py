@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from in_memory import runtime_of
 from toolcrib import RealClock
+from toolcrib.cli.stats import short_duration
 from toolcrib.serve.inspection import inspectable
 
 if sys.platform == "win32":
@@ -219,3 +220,19 @@ async def test_a_runtime_that_ends_in_the_middle_is_reported(command, tmp_path):
     async with await asyncio.start_unix_server(ends, folder / "brief.sock"):
         done = await command("stats")
     assert (done.exit_code, done.stderr) == (1, "Error: brief (pid 1) has ended\n")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (0, "0s"),
+        (2.612e-5, "26.1µs"),
+        (0.0012345, "1.23ms"),
+        (12.345, "12.3s"),
+        (200.4, "3m 20s"),
+        (7260, "2h 1m"),
+    ],
+)
+def test_durations_have_three_digits(seconds, text):
+    assert short_duration(seconds) == text

@@ -123,13 +123,15 @@ def short_duration(seconds: float | None) -> str:
     """A duration with three digits: `26.1µs`, `1.23ms`, `12.3s`, `3m 20s`; `-` for none."""
     if seconds is None:
         return "-"
+    if seconds < 60:
+        seconds = float(f"{seconds:.3g}")
     if 0 < seconds < 1e-3:
         return f"{seconds * 1e6:.3g}µs"
     if seconds >= 60:
         minutes, rest = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours}h {minutes}m" if hours else f"{minutes}m {rest}s"
-    return format_duration(float(f"{seconds:.3g}"))
+    return format_duration(seconds)
 
 
 async def _list(*, as_json: bool) -> None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from toolcrib import __version__
 from toolcrib.core.errors import ConfigurationError, did_you_mean
-from toolcrib.servers.environment import RecordDuration, record_nothing
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
+
+    from toolcrib.servers.environment import RecordDuration
 
 
 class Telemetry(NamedTuple):
@@ -96,6 +97,8 @@ _MCP_DURATIONS: Final = {
 
 def mcp_durations(telemetry: Telemetry) -> RecordDuration:
     """What records the durations of MCP, by the name of the metric; it does nothing unless `trace` is `calls`."""
+    from toolcrib.servers.environment import record_nothing  # noqa: PLC0415 -- slow to import, and for servers only
+
     if telemetry.trace != "calls" or telemetry.lacks_extra:
         return record_nothing
     from opentelemetry import metrics  # noqa: PLC0415 -- an extra

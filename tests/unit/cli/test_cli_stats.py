@@ -229,6 +229,7 @@ async def test_a_runtime_that_ends_in_the_middle_is_reported(command, tmp_path):
         (0, "0s"),
         (2.612e-5, "26.1µs"),
         (0.0012345, "1.23ms"),
+        (0.00099999, "1ms"),
         (12.345, "12.3s"),
         (200.4, "3m 20s"),
         (7260, "2h 1m"),

@@ -137,7 +137,8 @@ class Failure(NamedTuple):
 class Usage(NamedTuple):
     """Attempts and duration of a call.
 
-    What the process of a call used is known if a program or a worker process ran it; see `MeasuredUsage`.
+    What the process of a call used is known if a program or a worker process ran it, and what it sent and received if it
+    ran over HTTP or MCP; see `MeasuredUsage`.
 
     Attributes:
         attempts: Number of attempts; 0 if the call ended before the first.
@@ -172,6 +173,25 @@ class Usage(NamedTuple):
         """Seconds that a remote agent reports for its work; None if unknown."""
         return None
 
+    @property
+    def requests(self) -> int | None:
+        """Requests that were sent over HTTP or MCP, in all attempts; None if the mode sends none."""
+        return None
+
+    @property
+    def sent_bytes(self) -> int | None:
+        """Bytes of these requests: over HTTP with headers and without TLS, over stdio the messages; None if unknown."""
+        return None
+
+    @property
+    def received_bytes(self) -> int | None:
+        """Bytes of the responses, counted likewise; None if unknown."""
+        return None
+
+    def measured(self, values: Mapping[str, Any]) -> Usage:
+        """Return the same usage with further measured values, by name."""
+        return MeasuredUsage.of(self.attempts, self.duration, values)
+
     def counted(self, attempts: int, duration: float) -> Usage:
         """Return the same usage with other attempts and another duration."""
         return _new(Usage, (attempts, duration))  # type: ignore[no-any-return]
@@ -183,11 +203,20 @@ class Usage(NamedTuple):
         return {"attempts": self.attempts, "duration": round(self.duration, 6), **known}
 
 
-_MEASURED = ("memory", "cpu_time", "written_bytes", "processes", "remote_time")
+_MEASURED = (
+    "memory",
+    "cpu_time",
+    "written_bytes",
+    "processes",
+    "remote_time",
+    "requests",
+    "sent_bytes",
+    "received_bytes",
+)
 
 
 class MeasuredUsage(Usage):
-    """The usage of a call, with what the system measured of its process, or what a remote agent reported."""
+    """The usage of a call, with what was measured of its process and its requests, or what a remote agent reported."""
 
     # Not fields: a call that no process ran must not take longer.
     _values: Mapping[str, Any] = NOTHING
@@ -223,6 +252,25 @@ class MeasuredUsage(Usage):
     def remote_time(self) -> float | None:
         """See `Usage.remote_time`."""
         return self._values.get("remote_time")
+
+    @property
+    def requests(self) -> int | None:
+        """See `Usage.requests`."""
+        return self._values.get("requests")
+
+    @property
+    def sent_bytes(self) -> int | None:
+        """See `Usage.sent_bytes`."""
+        return self._values.get("sent_bytes")
+
+    @property
+    def received_bytes(self) -> int | None:
+        """See `Usage.received_bytes`."""
+        return self._values.get("received_bytes")
+
+    def measured(self, values: Mapping[str, Any]) -> Usage:
+        """See `Usage.measured`."""
+        return self.of(self.attempts, self.duration, {**self._values, **values})
 
     def counted(self, attempts: int, duration: float) -> Usage:
         """See `Usage.counted`."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import NotReady
 from toolcrib.core.limit_reports import limit_details, limit_phrase
-from toolcrib.core.model import JSON, Descriptor, Limits, MeasuredUsage, Usage
+from toolcrib.core.model import JSON, Descriptor, Limits, Usage
 from toolcrib.core.process_tree import children_of, share_of_memory
 from toolcrib.core.text import format_size
 
@@ -100,10 +100,13 @@ class ProcessUsage(NamedTuple):
             written_bytes=_less(self.written_bytes, before.written_bytes),
         )
 
+    def values(self) -> dict[str, Any]:
+        """The values by name, as in `Usage`."""
+        return {**self._asdict(), "cpu_time": None if self.cpu_time is None else round(self.cpu_time, 6)}
+
     def of_call(self, usage: Usage) -> Usage:
         """The usage of a call, with these values."""
-        values = {**self._asdict(), "cpu_time": None if self.cpu_time is None else round(self.cpu_time, 6)}
-        return MeasuredUsage.of(usage.attempts, usage.duration, values)
+        return usage.measured(self.values())
 
 
 UNKNOWN_USAGE = ProcessUsage()
@@ -256,6 +259,7 @@ class ProcessMonitor:
         self._wrappers = wrappers
         self._timer: asyncio.TimerHandle | None = None
         self._before = UNKNOWN_USAGE
+        self._stopped = True
         self.peak = UNKNOWN_USAGE
         self.exceeded: ExceededLimit | None = None
 
@@ -268,6 +272,7 @@ class ProcessMonitor:
         self.peak = UNKNOWN_USAGE
         self._before = _begin(self._pid) if anew else UNKNOWN_USAGE
         self.exceeded = None
+        self._stopped = False
         if self._limits.written:
             self._look()
         else:
@@ -279,6 +284,7 @@ class ProcessMonitor:
         Args:
             runs: Whether the process still runs: the ID of one that has ended may belong to another one.
         """
+        self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -287,6 +293,10 @@ class ProcessMonitor:
             # The peak of the memory also tells what was freed again since the last look.
             self.exceeded = self.exceeded or exceeded_limit(self.peak, self._limits)
         return self.peak
+
+    def so_far(self) -> dict[str, Any]:
+        """What the process has used so far, by name as in `Usage`; only the last measurement once `stop` was called."""
+        return (self.peak if self._stopped else self.peak.joined(self._measured())).values()
 
     def _measured(self) -> ProcessUsage:
         return measure_processes(self._pid, wrappers=self._wrappers).since(self._before)

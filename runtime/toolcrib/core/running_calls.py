@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import CancelledError, current_task, get_running_loop
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from toolcrib.core.model import JSON, Call, Progress, Usage
 
@@ -34,6 +34,25 @@ _AFTER_CANCEL: Final = 1.0
 """Seconds that cancelled calls have to end when everything is closed: a tool may ignore its cancellation."""
 
 
+class Traffic:
+    """What a call has sent and received so far, in all attempts.
+
+    Attributes:
+        requests: Number of requests.
+        sent_bytes: Bytes of the requests.
+        received_bytes: Bytes of the responses.
+    """
+
+    __slots__ = ("received_bytes", "requests", "sent_bytes")
+
+    def __init__(self) -> None:
+        self.requests = self.sent_bytes = self.received_bytes = 0
+
+    def values(self) -> dict[str, int]:
+        """The counters by name, as in `Usage`."""
+        return {name: getattr(self, name) for name in ("requests", "sent_bytes", "received_bytes")}
+
+
 class CallInProgress:
     """A call that has started and not ended. The layers and the mode of its tool record here how far it is.
 
@@ -42,7 +61,8 @@ class CallInProgress:
         stage: What it waits for: `running`, `discovery`, `approval`, `queue` or `retry`.
         attempt: Number of the current attempt, from 1.
         progress: The last progress that its tool reported; None if it has reported none.
-        measure: Returns the usage so far, from attempts and elapsed seconds; None if nothing measures the call.
+        measure: Returns what was measured of its process so far, by name as in `Usage`; None if nothing is.
+        traffic: What it has sent and received; None if its mode counts nothing.
         cancelled: Whether `RunningCalls` has cancelled it.
         closing: Whether it did because the runtime is being closed.
     """
@@ -61,6 +81,7 @@ class CallInProgress:
         "progress",
         "stage",
         "started",
+        "traffic",
     )
 
     def __init__(self, call: Call, started: float, stage: str) -> None:
@@ -75,7 +96,8 @@ class CallInProgress:
         self.stage = stage
         self.attempt = 1
         self.progress: Progress | None = None
-        self.measure: Callable[[Usage], Usage] | None = None
+        self.measure: Callable[[], Mapping[str, Any]] | None = None
+        self.traffic: Traffic | None = None
         self.cancelled = self.closing = False
 
     @contextmanager
@@ -138,6 +160,23 @@ def in_stage(call: Call, stage: str) -> AbstractContextManager[object]:
     return nullcontext() if entry is None else entry.within(stage)
 
 
+def traffic_of(call: Call) -> Traffic | None:
+    """The counters of what a call sends and receives; None if nobody looks at the call."""
+    entry = call.context.session.in_progress(call.id)
+    if entry is None:
+        return None
+    if entry.traffic is None:
+        entry.traffic = Traffic()
+    return entry.traffic
+
+
+def measure_call(call: Call, measure: Callable[[], Mapping[str, Any]]) -> None:
+    """Let those who look at a running call measure its process with a function; see `CallInProgress.measure`."""
+    entry = call.context.session.in_progress(call.id)
+    if entry is not None:
+        entry.measure = measure
+
+
 class RunningCall(NamedTuple):
     """A call that is running now.
 
@@ -153,7 +192,7 @@ class RunningCall(NamedTuple):
         stage: What it waits for: `running` (its tool), `discovery` (the list of a server), `approval` (a person),
             `queue` (a place) or `retry` (the next attempt).
         progress: The last progress that its tool reported; None if it has reported none.
-        usage: Attempts and elapsed seconds, and what was measured of its process so far.
+        usage: Attempts and elapsed seconds, and what was measured of its process and its requests so far.
     """
 
     id: str
@@ -264,6 +303,9 @@ def _listed(entry: CallInProgress) -> RunningCall:
     clock = context.session.clock
     elapsed = clock.monotonic() - entry.started
     usage = Usage(entry.attempt if entry.stage in {RUNNING, RETRY} else entry.attempt - 1, elapsed)
+    measured = {} if entry.measure is None else {**entry.measure()}
+    if entry.traffic is not None:
+        measured |= entry.traffic.values()
     return RunningCall(
         id=call.id,
         tool=call.tool.name,
@@ -275,5 +317,5 @@ def _listed(entry: CallInProgress) -> RunningCall:
         elapsed=elapsed,
         stage=entry.stage,
         progress=entry.progress,
-        usage=usage if entry.measure is None else entry.measure(usage),
+        usage=usage.measured(measured) if measured else usage,
     )

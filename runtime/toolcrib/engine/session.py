@@ -38,6 +38,7 @@ from toolcrib.engine.middleware.call_failures import (
     attempts_of,
     cancelled_by_caller,
     result_of_error,
+    with_traffic,
     without_attempts,
 )
 from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState, results_of
@@ -795,11 +796,10 @@ class Session:
         except BaseException as error:
             if not entry.cancelled or not await entry.recover(error):
                 raise
-            return cancelled_by_caller(call)
-        else:
-            return answer
+            answer = cancelled_by_caller(call)
         finally:
             running.remove(call.id)
+        return answer if entry.traffic is None else with_traffic(as_result(answer), entry)
 
     def _not_started(self, name: str, context: CallContext, found: BoundChain | Result | None) -> Result:
         """The result of a call that has no tool."""

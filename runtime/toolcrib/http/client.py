@@ -18,6 +18,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 import httpcore
 
+from toolcrib.core.running_calls import Traffic
 from toolcrib.http.connect import IDLE_MOST, IDLE_SECONDS, Connector, keep_quiet
 from toolcrib.http.connection import HTTPConnection, SocketStream
 from toolcrib.http.headers import request_headers, request_target, response_headers
@@ -167,6 +168,7 @@ class HTTPClient:
         hosts: Collection[str],
         owner: str,
         repeatable: bool,
+        traffic: Traffic | None = None,
     ) -> HTTPResponse:
         """Send a request and read the whole response. Cancelling closes the connection.
 
@@ -178,6 +180,7 @@ class HTTPClient:
             repeatable: Whether the request may reach the server twice. If so, and a pooled connection turns out to be
                 closed before any byte of the response arrives, it is sent again on a new connection
                 (RFC 9112 section 9.3.1).
+            traffic: Counts the request, and the bytes that are sent and received on the connection.
 
         Raises:
             HTTPError: The exchange failed; `connect_failed` once the client is closed.
@@ -190,7 +193,7 @@ class HTTPClient:
         if connection is not None:
             self._dialler.report_reuse(request.host, request.port)
             try:
-                response = await _exchange(connection, request, raw, bounds)
+                response = await _exchange(connection, request, raw, bounds, traffic)
             except _Stale:
                 if not repeatable or pool.closed:
                     raise connection_broken() from None
@@ -201,7 +204,7 @@ class HTTPClient:
                 wire.hang_up()
                 raise client_closed()
             connection = _Connection(request, wire)
-            response = await _exchange(connection, request, raw, bounds)
+            response = await _exchange(connection, request, raw, bounds, traffic)
         pool.settle(key, connection)
         return response
 
@@ -234,11 +237,15 @@ async def _head(connection: HTTPConnection, wire: SocketStream, raw: httpcore.Re
 
 
 async def _exchange(
-    connection: _Connection, request: HTTPRequest, raw: httpcore.Request, bounds: ExchangeBounds
+    connection: _Connection,
+    request: HTTPRequest,
+    raw: httpcore.Request,
+    bounds: ExchangeBounds,
+    traffic: Traffic | None,
 ) -> HTTPResponse:
     wire, used = connection.wire, connection.used
     connection.used = True
-    wire.begin(bounds)
+    wire.begin(bounds, traffic)
     try:
         return await _converse(connection, request, raw, bounds)
     except (httpcore.NetworkError, httpcore.ProtocolError):
@@ -405,6 +412,7 @@ class StreamingClient:
         hosts: Collection[str],
         silence: float | None = None,
         sending: Callable[[], None] | None = None,
+        traffic: Traffic | None = None,
     ) -> StreamedResponse:
         """Send a request and read the headers of its response. Cancelling closes the connection.
 
@@ -415,6 +423,7 @@ class StreamingClient:
             silence: Seconds without data, before the headers or within the body, after which the exchange fails;
                 None for no limit.
             sending: Called just before the first byte is sent; until then nothing can have reached the server.
+            traffic: Counts the request, and the bytes that are sent and received on the connection.
 
         Raises:
             HTTPError: The exchange failed; its `sent` tells whether the server may have received the request.
@@ -427,7 +436,7 @@ class StreamingClient:
         else:
             connection, wire = kept
             self._dialler.report_reuse(request.host, request.port)
-        wire.begin(bounds)
+        wire.begin(bounds, traffic)
         if sending is not None:
             sending()
         try:

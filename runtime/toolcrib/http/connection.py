@@ -12,6 +12,7 @@ import httpcore
 
 from toolcrib.core.dependencies import MissingMember
 from toolcrib.core.file_descriptors import readable
+from toolcrib.core.running_calls import Traffic
 from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, bad_response
 
 _START = b"HTTP/"
@@ -76,9 +77,13 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self.received = 0
         self.told_end = False
         self.trouble: HTTPError | None = None
+        self._traffic: Traffic | None = None
 
-    def begin(self, bounds: ExchangeBounds) -> None:
-        """Start an exchange."""
+    def begin(self, bounds: ExchangeBounds, traffic: Traffic | None = None) -> None:
+        """Start an exchange, whose bytes `traffic` counts."""
+        self._traffic = traffic
+        if traffic is not None:
+            traffic.requests += 1
         self._asked = True
         self._head_left = bounds.headers
         self._start = b""
@@ -88,6 +93,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
     def rest(self) -> None:
         """End the exchange; data that arrives while idle closes the connection."""
         self._asked = False
+        self._traffic = None
 
     def head_ended(self) -> None:
         """Mark the end of the headers: the header limit no longer applies."""
@@ -140,6 +146,8 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             raise httpcore.WriteError
         self._transport.write(buffer)
+        if self._traffic is not None:
+            self._traffic.sent_bytes += len(buffer)
         while self._full and not self._ended:
             if self._chunks:
                 # httpcore then reads the response that arrived early, such as a 413 for a large upload.
@@ -170,6 +178,8 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
             self.hang_up()
             return
         self.received += len(data)
+        if self._traffic is not None:
+            self._traffic.received_bytes += len(data)
         if len(self._start) < 5:
             self._start = (self._start + data)[:5]
         self._wake()

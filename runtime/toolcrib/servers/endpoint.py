@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib import __version__
@@ -199,26 +200,33 @@ class EndpointClient:
             ExchangeFailure: The exchange failed.
         """
         call_trace = CALL_TRACE.get()
+        traffic = None
         if call_trace is not None:
             call_trace.address = request.host, request.port
             call_trace.session = dict(request.headers).get("mcp-session-id", "")
+            traffic = call_trace.traffic
+        send: Callable[[HTTPRequest], Awaitable[StreamedResponse]] = partial(
+            self._streamer.send,
+            bounds=BOUNDS._replace(body=most),
+            hosts=(self.endpoint.host,),
+            silence=silence,
+            sending=sending,
+            traffic=traffic,
+        )
         try:
-            return await self._sent(request, silence, sending, BOUNDS._replace(body=most))
+            return await self._sent(request, send)
         except (HTTPError, EgressRefused, AuthFailure) as error:
             raise ExchangeFailure.by(error) from None
 
     async def _sent(
         self,
         request: HTTPRequest,
-        silence: float | None,
-        sending: Callable[[], None] | None,
-        bounds: ExchangeBounds,
+        send: Callable[[HTTPRequest], Awaitable[StreamedResponse]],
     ) -> StreamedResponse:
-        hosts = (self.endpoint.host,)
         if self._auth is None:
-            return await self._streamer.send(request, bounds, hosts=hosts, silence=silence, sending=sending)
+            return await send(request)
         ready = await self._auth.applied(request)
-        answer = await self._streamer.send(ready, bounds, hosts=hosts, silence=silence, sending=sending)
+        answer = await send(ready)
         # Only 401 asks for other credentials; 403 refuses valid ones (RFC 9110, section 15.5).
         if answer.status != 401:
             return answer
@@ -231,7 +239,7 @@ class EndpointClient:
             return answer
         await answer.aclose()
         ready = await self._auth.applied(request)
-        return await self._streamer.send(ready, bounds, hosts=hosts, silence=silence, sending=sending)
+        return await send(ready)
 
     async def aclose(self) -> None:
         """Close every connection."""

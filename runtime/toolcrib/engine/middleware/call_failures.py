@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.model import NO_USAGE, NOTHING, Call, Descriptor, Outcome, Result, Usage
@@ -14,6 +14,9 @@ from toolcrib.schema.validation import Validator, Violation, as_dict, as_json
 from toolcrib.schema.validation.json_values import DEPTH
 from toolcrib.schema.validation.violations import describe_value, plain_scalar
 from toolcrib.security.redaction import HIDDEN, Redactor
+
+if TYPE_CHECKING:
+    from toolcrib.core.running_calls import CallInProgress
 
 _OK = Outcome.OK
 
@@ -35,6 +38,14 @@ def attempts_of(result: Result) -> int:
         return result.usage.attempts
     # Most results are `ok`, and hashing an enum member for the set look-up is slow.
     return 1 if result.outcome is _OK or result.outcome not in BEFORE_ANY_ATTEMPT else 0
+
+
+def with_traffic(result: Result, entry: CallInProgress | None) -> Result:
+    """The result with what its call has sent and received, if that was counted."""
+    if entry is None or entry.traffic is None:
+        return result
+    usage = Usage(attempts_of(result)) if result.usage is NO_USAGE else result.usage
+    return result._replace(usage=usage.measured(entry.traffic.values()))
 
 
 _UNTRIED = Usage(0, 0.0)

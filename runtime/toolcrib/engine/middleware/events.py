@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from toolcrib.core.model import Call, Partial, Progress, Result
 from toolcrib.core.protocols import CallNext
-from toolcrib.engine.middleware.call_failures import attempts_of, observed
+from toolcrib.engine.middleware.call_failures import attempts_of, observed, with_traffic
 from toolcrib.engine.middleware.layer import LayerContext, never_waits
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             tell(told, CallProgressed(call, event))
 
         def finished(result: Result) -> Result:
+            result = with_traffic(result, call.context.session.in_progress(call.id))
             ended = result.with_usage(attempts_of(result), monotonic() - started, call.tool.name)
             tell(told, CallFinished(call, ended))
             return ended

@@ -12,6 +12,7 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, Call, Descriptor, Result
 from toolcrib.core.process_limits import ExceededLimit, ProcessMonitor, ProcessUsage, exceeded_limit
 from toolcrib.core.process_tree import ORPHAN_REAPER
+from toolcrib.core.running_calls import measure_call
 from toolcrib.core.sandbox import WRAPPERS
 from toolcrib.executors.exec.command import MODE, LaunchPlan
 from toolcrib.executors.exec.outcomes import (
@@ -112,6 +113,7 @@ class BoundProgram:
         try:
             try:
                 await run.start(arguments, environment, given)
+                measure_call(call, run.so_far)
             except (OSError, ValueError) as error:
                 return start_result(self._text, error)
             await run.finish()
@@ -234,6 +236,10 @@ class _ProgramRun:
             with suppress(BrokenPipeError):
                 self.child.write(data)
             self.child.close_stdin()
+
+    def so_far(self) -> dict[str, Any]:
+        """What it has used so far, by name."""
+        return {} if self._monitor is None else self._monitor.so_far()
 
     async def finish(self) -> None:
         """Wait until it has ended and its output was read."""

@@ -11,6 +11,7 @@ from toolcrib.core.call_progress import record_progress
 from toolcrib.core.child_process import ChildProcess
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
 from toolcrib.core.process_limits import ExceededLimit, ProcessMonitor, ProcessUsage
+from toolcrib.core.running_calls import measure_call
 from toolcrib.core.sandbox import WRAPPERS
 from toolcrib.executors.exec.command import MODE, LaunchPlan
 from toolcrib.executors.exec.outcomes import (
@@ -86,6 +87,11 @@ class RunningProgram:
         self._started = True
         wrappers = 0 if plan.sandbox is None else WRAPPERS
         self._monitor = ProcessMonitor(self.child.pid, plan.limits, self._over_limit, wrappers=wrappers)
+
+    def so_far(self) -> dict[str, Any]:
+        """What the process has used so far for the call that it runs; unknown while it runs several."""
+        alone = self._monitor is not None and len(self._waiting) == 1
+        return self._monitor.so_far() if alone and self._monitor is not None else {}
 
     async def ask(self, number: int, line: bytes) -> Any:
         """Send a line, and return what answers it: a line, or a response of JSON-RPC.
@@ -239,6 +245,7 @@ class _ProgramKeeper:
                 program = await self._ready()
             except (OSError, ValueError) as error:
                 return start_result(self._text, error)
+            measure_call(call, program.so_far)
             try:
                 answer = await program.ask(number, line)
             except BrokenPipeError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from toolcrib.core.clock import parse_duration, run_in_thread
 from toolcrib.core.limit_reports import limit_details, limit_phrase
 from toolcrib.core.model import JSON, Call, Descriptor, Outcome, Result
+from toolcrib.core.running_calls import traffic_of
 from toolcrib.core.text import format_size
 from toolcrib.executors.live.cross_checks import is_repeatable
 from toolcrib.executors.live.dry_run import CallSecrets, plan_of, request_lines, response_lines
@@ -381,7 +382,12 @@ class HTTPExchange:
         # The network takes real time, also if the session's clock is virtual.
         with call.context.session.clock.outside():
             response = await self._client.send(
-                request, self._bounds, hosts=route.hosts, owner=route.owner, repeatable=again
+                request,
+                self._bounds,
+                hosts=route.hosts,
+                owner=route.owner,
+                repeatable=again,
+                traffic=traffic_of(call),
             )
         if masks is not None:
             _tell(response_lines(response, masks, self._reading.redacted))

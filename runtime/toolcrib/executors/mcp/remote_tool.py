@@ -29,6 +29,7 @@ from toolcrib.core.model import (
     Result,
     Schema,
 )
+from toolcrib.core.running_calls import measure_call, traffic_of
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server, place_of_server
 from toolcrib.core.subschemas import cached_per_schema, closed_names
 from toolcrib.core.text import DuplicateKey, compact, decode_json, format_size
@@ -418,6 +419,7 @@ class BoundMcp:
         if refused is not None:
             return refused
         most = self._tool.limits.output_size
+        measure_call(call, connection.measured)
         try:
             raw = await connection.call(
                 target.tool,
@@ -428,6 +430,7 @@ class BoundMcp:
                 trace=call.context.trace,
                 most=most,
                 annotate=call.context.annotate,
+                traffic=traffic_of(call),
             )
             hide = self._secrets.hide_in_text
             make = partial(result_of, raw, target, self._tool, connection.catalogue, hide)

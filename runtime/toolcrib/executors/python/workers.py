@@ -38,7 +38,9 @@ from toolcrib.core.process_limits import (
     ProcessLimits,
     ProcessMonitor,
     ProcessUsage,
+    measure_processes,
 )
+from toolcrib.core.running_calls import measure_call
 from toolcrib.core.sandbox import WRAPPERS, Sandbox
 from toolcrib.core.text import format_size
 from toolcrib.executors.python.bound_function import refused_arguments, unwritable_result
@@ -208,6 +210,16 @@ class WorkerProcess:
     def is_dead(self) -> bool:
         """Whether the process has ended, even if the event loop has not noticed it yet."""
         return self._child.is_dead()
+
+    def so_far(self) -> dict[str, Any]:
+        """What it has used so far, by name; without limits, the time before the call is unknown, and so that of the call."""
+        if self._monitor is not None:
+            return self._monitor.so_far()
+        if self._child.code is not None:
+            return {}
+        wrappers = 0 if self._settings.sandbox is None else WRAPPERS
+        used = measure_processes(self._child.pid, wrappers=wrappers)
+        return {"memory": used.memory, "processes": used.processes}
 
     def ask(
         self, request: bytes, hear: Callable[[list[Any]], None] = lambda _message: None
@@ -594,6 +606,7 @@ class BoundWorker:
             try:
                 request = _request(call, worker.description)
                 progress.sent = True
+                measure_call(call, worker.so_far)
                 return await worker.ask(request, partial(self._happened, call, worker, report_refusal.get()))
             except BrokenPipeError:
                 # The worker died while it was idle, and the call did not reach it.

@@ -48,6 +48,8 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.dependencies import UNSUPPORTED_VERSION, MissingMember
 from toolcrib.core.errors import NotReady
 from toolcrib.core.model import JSON, NOTHING, OUTPUT_SIZE, Progress
+from toolcrib.core.process_limits import measure_processes
+from toolcrib.core.running_calls import Traffic
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.servers.environment import record_nothing
 from toolcrib.servers.mcp.failures import (
@@ -427,6 +429,17 @@ class ServerConnection:
             self.ended = True
             self._settle()
 
+    def measured(self) -> dict[str, Any]:
+        """The memory and number of processes of a server over stdio, by name as in `Usage`; empty over HTTP.
+
+        Other calls may run in the same process, so how much of its processor time a call has used is unknown.
+        """
+        pid = self._link.pid
+        if pid is None:
+            return {}
+        used = measure_processes(pid)
+        return {"memory": used.memory, "processes": used.processes}
+
     def leave(self) -> None:
         """End the connection after the calls in progress."""
         self._leaving = True
@@ -447,6 +460,7 @@ class ServerConnection:
         trace: Mapping[str, str] = NOTHING,
         most: int = OUTPUT_SIZE,
         annotate: Callable[[Mapping[str, str | int]], None] = lambda _attributes: None,
+        traffic: Traffic | None = None,
     ) -> dict[str, Any]:
         """Call a tool once, and return the raw response.
 
@@ -458,6 +472,7 @@ class ServerConnection:
             trace: W3C trace context headers, passed on in `_meta`.
             most: Maximum size of the response in bytes.
             annotate: Receives attributes of the request, by the conventions of OpenTelemetry.
+            traffic: Counts what is sent and received.
 
         Raises:
             ProtocolError: The server returned a JSON-RPC error.
@@ -470,7 +485,7 @@ class ServerConnection:
             self._hooks.unanswered.clear()
         self.calls += 1
         try:
-            with trace_call(most) as call_trace:
+            with trace_call(most, traffic) as call_trace:
                 try:
                     return await self._idle_timer.bear(
                         lambda heard: self._exchange(

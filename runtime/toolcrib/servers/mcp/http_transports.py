@@ -188,6 +188,7 @@ class StreamableHttpLink:
         self.ended = ""
         self.refusal: EgressRefused | None = None
         self.garbage = 0
+        self.pid: int | None = None
 
     def said(self) -> str:
         """Nothing: what it writes to stderr stays with it."""
@@ -626,6 +627,11 @@ class SseLink:
         self._reading: asyncio.Task[None]
         self.ended = ""
         self.refusal: EgressRefused | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """See `Link`."""
+        return None
 
     @property
     def garbage(self) -> int:

@@ -130,10 +130,18 @@ class PendingRequests:
         self._traces: dict[RequestId, CallTrace | None] = {}
         self._lasting: set[RequestId] = set()
 
-    def sent(self, message: JSONRPCMessage) -> None:
-        """Record that a message was sent: a request becomes pending, a cancelled one is dropped."""
+    def sent(self, message: JSONRPCMessage, size: int = 0) -> None:
+        """Record that a message was sent: a request becomes pending, a cancelled one is dropped.
+
+        Args:
+            message: The message.
+            size: Its bytes; 0 if they are counted elsewhere.
+        """
         if isinstance(message, JSONRPCRequest):
             call_trace = CALL_TRACE.get()
+            if size and call_trace is not None and call_trace.traffic is not None:
+                call_trace.traffic.requests += 1
+                call_trace.traffic.sent_bytes += size
             # Only `tools/call` can have an effect on the server; a `ping` or `tools/list` cannot.
             if call_trace is not None and message.method == "tools/call":
                 call_trace.begun, call_trace.request = True, message.id
@@ -155,12 +163,14 @@ class PendingRequests:
         keys = () if isinstance(number, bool) else (number, str(number), _whole(number))
         return next((key for key in keys if isinstance(key, int | str) and key in self._traces), None)
 
-    def drop(self, number: object) -> bool:
-        """Remove a request that was answered or cancelled; whether it was pending."""
+    def drop(self, number: object, size: int = 0) -> bool:
+        """Remove a request that was answered, by that many bytes, or cancelled; whether it was pending."""
         key = self.find(number)
         if key is None:
             return False
-        del self._traces[key]
+        call_trace = self._traces.pop(key)
+        if call_trace is not None and call_trace.traffic is not None:
+            call_trace.traffic.received_bytes += size
         self._lasting.discard(key)
         return True
 
@@ -300,7 +310,7 @@ class Intake:
             # A server that could not read the ID of a request answers with null (JSON-RPC 2.0, section 5).
             # The SDK drops such a response, and the caller would wait for its timeout.
             message.id = self.waiting.only()
-        if isinstance(message, JSONRPCResponse | JSONRPCError) and not self.waiting.drop(message.id):
+        if isinstance(message, JSONRPCResponse | JSONRPCError) and not self.waiting.drop(message.id, size):
             log_stray_response(self._server)  # the SDK drops it, too
         self.inbox.put(message, size)
 

@@ -191,6 +191,11 @@ class StdioLink:
         self.ended = ""
 
     @property
+    def pid(self) -> int | None:
+        """See `Link`."""
+        return self._child.pid if self._child.code is None else None
+
+    @property
     def garbage(self) -> int:
         """Number of lines that were not valid messages."""
         return self._intake.garbage
@@ -317,7 +322,7 @@ class StdioOutbox:
         except BrokenPipeError:
             raise anyio.BrokenResourceError from None
         # After the write: a call that was never written cannot have had an effect.
-        self._waiting.sent(message)
+        self._waiting.sent(message, len(line))
 
     async def aclose(self) -> None:
         """Stop sending. The process keeps running."""

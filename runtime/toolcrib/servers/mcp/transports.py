@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.model import OUTPUT_SIZE
+from toolcrib.core.running_calls import Traffic
 from toolcrib.core.server_config import Server
 from toolcrib.security.redaction import is_secret_name, secret_part
 from toolcrib.security.secrets import (
@@ -80,11 +81,13 @@ class CallTrace:
         request: ID of the last `tools/call`; empty if none was sent.
         session: ID of the session over HTTP; empty if there is none.
         address: Host and port over HTTP.
+        traffic: Counts what it sends and receives; None to count nothing.
     """
 
-    __slots__ = ("address", "begun", "most", "request", "session", "trouble")
+    __slots__ = ("address", "begun", "most", "request", "session", "traffic", "trouble")
 
-    def __init__(self, most: int = OUTPUT_SIZE) -> None:
+    def __init__(self, most: int = OUTPUT_SIZE, traffic: Traffic | None = None) -> None:
+        self.traffic = traffic
         self.begun = False
         self.trouble: LinkTrouble | None = None
         self.request: RequestId = ""
@@ -100,13 +103,14 @@ CALL_TRACE: ContextVar[CallTrace | None] = ContextVar("the trace of a call", def
 
 
 @contextmanager
-def trace_call(most: int = OUTPUT_SIZE) -> Iterator[CallTrace]:
+def trace_call(most: int = OUTPUT_SIZE, traffic: Traffic | None = None) -> Iterator[CallTrace]:
     """Record all requests in the block as one call, including those of tasks that it starts.
 
     Args:
         most: Maximum size of a response in bytes.
+        traffic: Counts what is sent and received.
     """
-    call_trace = CallTrace(most)
+    call_trace = CallTrace(most, traffic)
     token = CALL_TRACE.set(call_trace)
     try:
         yield call_trace
@@ -127,12 +131,18 @@ class Link(Protocol):
         refusal: Over HTTP, the refusal of the egress guard, if any.
         secrets: Knows the secrets that the server was given; `open_link` sets it.
         record: Records the durations of requests and sessions; `open_link` sets it.
+        pid: ID of the process of the server, while it runs; None over HTTP.
     """
 
     ended: str
     refusal: EgressRefused | None
     secrets: SecretResolver
     record: RecordDuration
+
+    @property
+    def pid(self) -> int | None:
+        """See above."""
+        ...
 
     @property
     def garbage(self) -> int:

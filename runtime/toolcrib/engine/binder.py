@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import DocumentError, NotReady
+from toolcrib.core.limit_reports import limit_details
 from toolcrib.core.model import NO_ESTIMATE, Descriptor, Outcome
-from toolcrib.core.protocols import BoundTool, Executor, Middleware
+from toolcrib.core.protocols import BoundTool, Clock, Executor, Middleware
 from toolcrib.engine.middleware import build_chain
+from toolcrib.engine.middleware.deadline import effective_timeout
 from toolcrib.engine.middleware.events import Observers
 from toolcrib.engine.middleware.layer import Approve, LayerContext, SharedState, reaches_out
 from toolcrib.engine.session import BoundChain, Unavailable
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from toolcrib.engine.access_control import ToolGate
     from toolcrib.engine.call_journal import Journal
+    from toolcrib.engine.statistics import ToolObservations
     from toolcrib.loading.budgets import Budget
     from toolcrib.loading.limit_rules import LimitRule
     from toolcrib.registry.catalog import HiddenReason
@@ -87,6 +91,18 @@ class Binder:
         self._journal = journal
         self._shared = SharedState()
 
+    def observations_of(self, tool: str, clock: Clock) -> ToolObservations:
+        """What was observed in the calls of a tool on a clock."""
+        from toolcrib.engine.middleware.estimate import observations_of  # noqa: PLC0415 -- few programs ask for estimates
+
+        return observations_of(self._shared, tool, clock)
+
+    def forget_observations(self) -> None:
+        """Forget what was observed in the calls of all tools."""
+        from toolcrib.engine.middleware.estimate import KEY  # noqa: PLC0415 -- as above
+
+        self._shared.forget(KEY)
+
     def chain(self, tool: Descriptor) -> BoundChain:
         """Build the chain of a tool; if the tool cannot be bound, every call fails with the reason."""
         reason = self.missing(tool)
@@ -106,9 +122,8 @@ class Binder:
             tool = getattr(bound, "tool", tool)
             if tool.faults:
                 bound = _faulted(tool, bound)
-            reason = over_estimate(tool, bound)
-            if reason:
-                refused = Unavailable(reason, code="estimate_exceeds_limit", outcome=Outcome.LIMIT_EXCEEDED)
+            refused = over_estimate(tool, bound)
+            if refused is not None:
                 return self.unable(tool, refused)
         except NotReady as error:
             # Not lasting: the secret or server may be there at the next call.
@@ -138,7 +153,7 @@ class Binder:
             return chain
         from toolcrib.engine.caller_limits import CallerChains  # noqa: PLC0415 -- few rules name callers
 
-        return CallerChains(chain, context, rules).chain
+        return CallerChains(chain, context, rules, self.unable).chain
 
     def in_mode(self, tool: Descriptor, mode: str) -> BoundTool:
         """Bind a tool in another of its modes, without layers; an `Unavailable` if that is not possible."""
@@ -193,23 +208,37 @@ class Binder:
         return f"mode `{tool.mode}` of `{tool.name}` {missing}" if missing else ""
 
 
-def over_estimate(tool: Descriptor, bound: BoundTool | None = None) -> str:
-    """Why the estimate of a tool exceeds one of its limits, and how to fix it; empty if it does not.
+def over_estimate(
+    tool: Descriptor, bound: BoundTool | None = None, rules: Sequence[LimitRule] = ()
+) -> Unavailable | None:
+    """What refuses the calls of a tool whose declared estimate exceeds one of its limits; None for another tool.
 
     Args:
         tool: The tool.
         bound: Its binding, which may have a timeout of its own.
+        rules: The rules that limit its calls.
     """
     if tool.estimate == NO_ESTIMATE:
-        return ""
+        return None
     from toolcrib.loading.tool_requirements import (  # noqa: PLC0415 -- few tools declare an estimate
         over_output_size,
         over_timeout,
     )
 
-    own: float | None = getattr(bound, "timeout", None)
-    fault = over_timeout(tool, tool.timeout if own is None else own) or over_output_size(tool)
-    return "; ".join(fault) if fault is not None else ""
+    timeout = effective_timeout(tool, bound, rules)
+    fault = over_timeout(tool, timeout)
+    name, limit, estimate = "timeout", format_duration(timeout), tool.estimate.duration
+    if fault is None:
+        fault = over_output_size(tool)
+        name, limit, estimate = "output_size", tool.limits.output_size, tool.estimate.output  # type: ignore[assignment]
+    if fault is None:
+        return None
+    return Unavailable(
+        "; ".join(fault),
+        code="estimate_exceeds_limit",
+        outcome=Outcome.LIMIT_EXCEEDED,
+        details={**limit_details(tool, name, limit, estimate), "source": "declared"},
+    )
 
 
 def _faulted(tool: Descriptor, bound: BoundTool) -> BoundTool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from toolcrib.core.model import Call, CallContext
+from toolcrib.core.model import Call, CallContext, Descriptor
 from toolcrib.engine.access_control import is_of_caller
+from toolcrib.engine.binder import over_estimate
 from toolcrib.engine.middleware import build_chain
 from toolcrib.engine.middleware.layer import Answer, LayerContext
-from toolcrib.engine.session import BoundChain
+from toolcrib.engine.session import BoundChain, Unavailable
 from toolcrib.loading.limit_rules import LimitRule, with_rules
 
 _MOST_CALLERS = 1024
@@ -22,12 +23,20 @@ class CallerChains:
         base: The chain of callers that no rule names.
         context: What its layers were built from.
         rules: All rules that may limit calls of the tool.
+        unable: Builds the chain of a caller whose limits the estimate of the tool exceeds.
 
     Attributes:
         chain: The chain for all callers, which chooses among the others.
     """
 
-    def __init__(self, base: BoundChain, context: LayerContext, rules: Sequence[LimitRule]) -> None:
+    def __init__(
+        self,
+        base: BoundChain,
+        context: LayerContext,
+        rules: Sequence[LimitRule],
+        unable: Callable[[Descriptor, Unavailable], BoundChain],
+    ) -> None:
+        self._unable = unable
         self._base = base
         self._context = context
         self._rules = rules
@@ -59,7 +68,11 @@ class CallerChains:
             personal = self._context._replace(
                 tool=tool, limit_rules=rules, personal=tool is not self._base.tool
             )
-            self._chains[numbers] = BoundChain(
-                tool, self._base.bound, *build_chain(personal), access=personal.access, context=personal
+            bound = self._base.bound
+            refused = over_estimate(tool, bound, rules)
+            self._chains[numbers] = (
+                BoundChain(tool, bound, *build_chain(personal), access=personal.access, context=personal)
+                if refused is None
+                else self._unable(tool, refused)
             )
         return self._chains[numbers]

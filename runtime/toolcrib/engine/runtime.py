@@ -442,13 +442,15 @@ class Runtime:
 
     def reset_statistics(self) -> Statistics:
         """Start the statistics anew, and return those up to now. Every call is in one of the two."""
+        self._engine.forget_observations()
         return self._engine.call_statistics.taken(reset=True)
 
     def estimate(self, name: str) -> CallEstimate:
         """What a call of a tool is expected to use: what its descriptor declares, and what was observed.
 
         A tool whose declared estimate exceeds its timeout or `limits.output_size` is refused before it is called, with the
-        outcome `limit_exceeded` and the code `estimate_exceeds_limit`.
+        outcome `limit_exceeded` and the code `estimate_exceeds_limit`. So is a call if at least 20 calls of the tool have
+        succeeded, and all of them exceeded the limit that applies to this call, such as that of its caller.
 
         Example:
             ```python
@@ -1365,7 +1367,12 @@ class Engine:
     def estimate(self, name: str) -> CallEstimate:
         """What a call of a tool is expected to use; see `Runtime.estimate`."""
         self._check_known(name)
-        return estimate_of(self.registry[name], self.call_statistics.taken())
+        seen = self._binder.observations_of(name, self._main.clock)
+        return estimate_of(self.registry[name], self.call_statistics.taken(), seen)
+
+    def forget_observations(self) -> None:
+        """Forget what was observed in calls."""
+        self._binder.forget_observations()
 
     def _check_known(self, name: str) -> None:
         if name in self.registry:
@@ -1816,12 +1823,12 @@ class Engine:
 
     def unavailable(self, tool: Descriptor, principal: Principal = ANYONE) -> str:
         """Why a tool cannot be called by someone, and how to fix it; empty if it can."""
-        why = self._unbound(tool)
+        why, refused = self._unbound(tool), over_estimate(tool)
         return (
             self.seen_by(self.registry, principal).why_hidden(tool.name)
             or self._binder.missing(tool)
             or self._unmet(tool)
-            or over_estimate(tool)
+            or ("" if refused is None else refused.reason)
             or (f"{why.message}; {why.hint}" if why is not None else "")
         )
 

@@ -949,11 +949,12 @@ class Unavailable:
         code: str | None = None,
         place: str = "",
         outcome: Outcome = Outcome.UNAVAILABLE,
+        details: Mapping[str, JSON] = NOTHING,
     ) -> None:
         self.reason = reason
         self.code = code
         self.outcome = outcome
-        self._details: dict[str, JSON] = {"at": place} if place else {}
+        self._details: Mapping[str, JSON] = {"at": place} if place else details
 
     async def execute(self, _call: Call) -> Result:
         """Fail with the reason, without an attempt."""

@@ -406,6 +406,52 @@ ENOUGH: Final = 20
 """Number of observed calls from which on their durations replace a declared one."""
 
 
+class ObservedValue:
+    """A value that was observed in the successful calls of a tool.
+
+    Attributes:
+        count: Number of observations.
+        least: The smallest one.
+    """
+
+    __slots__ = ("_histogram", "count", "least")
+
+    def __init__(self) -> None:
+        self._histogram = DurationHistogram()
+        self.count = 0
+        self.least = math.inf
+
+    def add(self, value: float) -> None:
+        """Add an observation."""
+        self._histogram.add(array("f", (value,)))
+        self.count += 1
+        self.least = min(self.least, value)
+
+    def percentile(self, percent: float) -> float | None:
+        """The value that this share of calls did not exceed, within 0.4 %; None without observations."""
+        return self._histogram.percentile(percent)
+
+    def proves_more_than(self, limit: float) -> bool:
+        """Whether enough calls were observed, and all of them exceeded a limit."""
+        return self.count >= ENOUGH and self.least > limit
+
+
+class ToolObservations:
+    """What was observed in the successful calls of a tool.
+
+    Attributes:
+        duration: Seconds.
+        output: Bytes of the results, as compact JSON.
+        probed: When a call was last made although an estimate would have refused it.
+    """
+
+    __slots__ = ("duration", "output", "probed")
+
+    def __init__(self) -> None:
+        self.duration, self.output = ObservedValue(), ObservedValue()
+        self.probed: float | None = None
+
+
 class EstimatedValue(NamedTuple):
     """An expected value, and where it comes from.
 
@@ -429,8 +475,9 @@ class CallEstimate(NamedTuple):
         tool: Name of the tool.
         duration: Seconds. Observed is the duration that 90 % of the calls in the statistics did not exceed. It counts from
             20 calls on, and before that if the descriptor declares nothing.
-        cost: US dollars, as declared.
-        output: Size of the result in bytes, as declared.
+        cost: US dollars, as declared: the runtime does not know what a call costs.
+        output: Size of the result in bytes, likewise observed. It is measured if a document declares `estimate.output` or
+            `limits.output_size`.
     """
 
     tool: str
@@ -446,16 +493,22 @@ class CallEstimate(NamedTuple):
         return {"tool": self.tool, **values}
 
 
-def estimate_of(tool: Descriptor, statistics: Statistics) -> CallEstimate:
+def estimate_of(tool: Descriptor, statistics: Statistics, seen: ToolObservations) -> CallEstimate:
     """The expected use of one call, from the descriptor and from the calls that have ended."""
     durations = _totals(row for row in statistics.rows if row.tool == tool.name).durations
     declared = tool.estimate
-    observed = durations.percentile(90)
-    if observed is None or (declared.duration is not None and durations.count < ENOUGH):
-        duration = _declared(declared.duration)._replace(observations=durations.count)
-    else:
-        duration = EstimatedValue(observed, "observed", durations.count, declared.duration)
-    return CallEstimate(tool.name, duration, _declared(declared.cost), _declared(declared.output))
+    return CallEstimate(
+        tool.name,
+        _merged(declared.duration, durations.percentile(90), durations.count),
+        _declared(declared.cost),
+        _merged(declared.output, seen.output.percentile(90), seen.output.count),
+    )
+
+
+def _merged(declared: float | None, observed: float | None, count: int) -> EstimatedValue:
+    if observed is None or (declared is not None and count < ENOUGH):
+        return _declared(declared)._replace(observations=count)
+    return EstimatedValue(observed, "observed", count, declared)
 
 
 def _declared(value: float | None) -> EstimatedValue:

@@ -70,6 +70,10 @@ def _waiting(context: LayerContext) -> bool:
     return context.bound.waits or _limited(context)
 
 
+def _observable(context: LayerContext) -> bool:
+    return context.bound.waits
+
+
 def _decided(context: LayerContext) -> bool:
     return context.access is not None
 
@@ -120,6 +124,9 @@ LAYERS: Final = (
     LayerEntry("access", _decided, trusts=True),  # after `arguments`: rules see valid arguments with defaults
     LayerEntry("approval", _asking),  # outside `deadline`: a person may take longer than the tool
     LayerEntry("cache", _reaching),  # outside `limits`: a cached result needs no slot
+    LayerEntry(
+        "estimate", _observable
+    ),  # outside `limits`: a refused call takes no slot, and a cached one tells nothing
     LayerEntry("deadline", _waiting, trusts=True),  # one deadline for the queue and all attempts
     LayerEntry("idempotency", _keyed),  # outside `limits`: a stored result spends nothing
     LayerEntry("limits", _limited),  # outside `retry`: all attempts of a call share one slot

@@ -175,6 +175,12 @@ class SharedState:
         # `setdefault` is atomic: two threads that arrive together get the same piece.
         return pieces.setdefault(key, make()) if piece is None else piece
 
+    def forget(self, prefix: str) -> None:
+        """Forget the pieces whose names start with a prefix; calls in progress keep theirs."""
+        for pieces in (self._timeless, self._real, *self._others.values()):
+            for key in [key for key in pieces if key.startswith(prefix)]:
+                del pieces[key]
+
     def _pieces(self, clock: Clock) -> dict[str, Any]:
         # Each session has its own RealClock object, but they all show the same time.
         if isinstance(clock, RealClock):

@@ -102,6 +102,8 @@ def command(
         result = asyncio.run(
             _answer(runtime, name, arguments, explain=explain, dry_run=dry_run, key=idempotency_key)
         )
+    if dry_run and not as_json:
+        _tell_report(result)
     # A planned request is printed as it would be sent; other plans have no form of their own and are printed
     # as JSON.
     if dry_run and not as_json and planned_request(_plan(result)) is not None:
@@ -164,6 +166,14 @@ async def _called(runtime: Runtime, name: str, arguments: dict[str, JSON], key: 
             return event
         _tell_event(event)
     raise AssertionError("a stream ends with a result")
+
+
+def _tell_report(planned: Result) -> None:
+    """Print the warnings of a dry run, and its errors after the first one, which is printed as that of a call."""
+    warnings: Any = planned.meta.get("warnings", [])
+    errors: Any = planned.meta.get("errors", [])
+    _echo([f"warning: {text}" for text in warnings], err=True)
+    _echo([f"also {each['outcome']} ({each['code']}): {each['message']}" for each in errors[1:]], err=True)
 
 
 def _plan(planned: Result) -> Any:

@@ -11,9 +11,14 @@ from toolcrib.core.limit_reports import limit_details
 from toolcrib.core.model import NO_ESTIMATE, Descriptor, Outcome
 from toolcrib.core.protocols import BoundTool, Clock, Executor, Middleware
 from toolcrib.engine.middleware import build_chain
-from toolcrib.engine.middleware.deadline import effective_timeout
 from toolcrib.engine.middleware.events import Observers
-from toolcrib.engine.middleware.layer import Approve, LayerContext, SharedState, reaches_out
+from toolcrib.engine.middleware.layer import (
+    Approve,
+    LayerContext,
+    SharedState,
+    effective_timeout,
+    reaches_out,
+)
 from toolcrib.engine.session import BoundChain, Unavailable
 from toolcrib.engine.telemetry import NO_TELEMETRY, Telemetry
 from toolcrib.executors import Executors

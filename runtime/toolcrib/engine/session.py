@@ -41,13 +41,12 @@ from toolcrib.engine.middleware.call_failures import (
     with_traffic,
     without_attempts,
 )
-from toolcrib.engine.middleware.layer import LayerContext, Link, SharedState, results_of
+from toolcrib.engine.middleware.layer import LayerContext, Link, results_of
 from toolcrib.engine.statistics import BATCH, CallStatistics
 from toolcrib.registry.catalog import DENIED, HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
 from toolcrib.schema.validation.json_values import is_large
-from toolcrib.security.redaction import redact
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -655,6 +654,11 @@ class Session:
             and secrets are masked; the plan depends on the mode. If the call would fail before its first
             attempt, that failure is returned.
 
+            `meta` has `errors`, all failures that are known now, the one that the call would end with first, each as
+            `{outcome, code, message, details, retryable}`; `warnings`, a list of texts; `limits`, the limits of the call
+            as `{limit, value}` with `measured`, `of`, `per` and `at` where they apply; `estimate`; and, if they decide
+            anything, `access` and `budgets`.
+
         Raises:
             ClosedRuntime: The runtime was closed.
         """
@@ -662,9 +666,10 @@ class Session:
         chain = await self._found(_name(name), self._context)
         if not isinstance(chain, BoundChain):
             return self._runtime.not_found(name, self.registry) if chain is None else chain
-        if isinstance(chain.bound, Unavailable) and chain.access is None:
-            return await chain.bound.execute(self._made(chain, arguments, self._context))
-        return await dry_run(chain, self._made(chain, arguments, self._context))
+        from toolcrib.engine.dry_run import dry_run  # noqa: PLC0415 -- few calls are explained
+
+        call = self._made(chain, arguments, self._context)
+        return await dry_run(chain, call, self._statistics.taken())
 
     def check_arguments(self, name: str, arguments: Mapping[str, JSON]) -> dict[str, JSON] | Result:
         """Check the arguments of a call without making it.
@@ -894,41 +899,6 @@ def _name(name: object) -> str:
         f"the name of a tool must be a string, got {'None' if name is None else f'a `{type(name).__name__}`'}",
         hint='use `call("tool_name", {...})`',
     )
-
-
-async def dry_run(chain: BoundChain, call: Call) -> Result:
-    """Prepare the arguments of a call as the `arguments` layer does, and explain it instead of running it."""
-
-    async def explained(prepared: Call) -> Result:
-        decision = None if chain.access is None else chain.access.decide(prepared)
-        if decision is not None and decision.effect != "allow" and chain.access is not None:
-            from toolcrib.engine.middleware.access import explain  # noqa: PLC0415 -- few calls are refused
-
-            refused = explain(prepared, decision, chain.access)
-            if refused is not None:
-                return refused
-        access: dict[str, JSON] = {} if decision is None else {"access": decision.as_json()}
-        shown = redact(prepared.arguments, prepared.tool.input_schema)
-        plan = chain.bound.explain(prepared)
-        if isinstance(plan, Result):
-            return plan
-        return Result.ok(
-            {
-                "tool": prepared.tool.name,
-                "mode": prepared.tool.mode,
-                "arguments": shown,
-                **access,
-                "plan": plan,
-            }
-        )
-
-    prepare = argument_layer.layer(LayerContext(call.tool, chain.bound, SharedState()), explained)
-    result = await results_of(prepare)(call)
-    if result.outcome is Outcome.OK and isinstance(result.value, dict):
-        return result._replace(
-            value={**result.value, "repairs": result.meta.get("repairs", [])}, meta=NOTHING
-        )
-    return result
 
 
 class Unavailable:

@@ -330,7 +330,7 @@ def dry(runtime, name, arguments=None):
 def test_a_dry_run_shows_defaults_repairs_and_the_plan_and_masks_secrets():
     result = dry(runtime_of(GREET), "greet", {"times": "3", "password": "hunter2"})
     assert result.outcome is Outcome.OK
-    assert result.meta == {}
+    assert (result.meta["errors"], result.meta["warnings"]) == ([], [])
     assert result.value == {
         "tool": "greet",
         "mode": "mock",

@@ -134,7 +134,7 @@ async def failed(server: Served, auth: Any, *allow: str) -> CallTrace:
 async def test_what_is_refused_is_told(auth, hint):
     async with serving(demanding("authorization", "Bearer other")) as server:
         call_trace = await failed(server, auth)
-    assert call_trace.trouble == ("unauthorized", "the server answered with status 401", hint)
+    assert call_trace.trouble[:3] == ("unauthorized", "the server answered with status 401", hint)
 
 
 async def test_without_a_token_nothing_is_asked():

@@ -15,6 +15,8 @@ from toolcrib.engine.middleware.layer import (
     BuildLayer,
     LayerContext,
     Link,
+    has_own_limits,
+    is_limited,
     may_wait,
     reaches_out,
     results_of,
@@ -57,17 +59,9 @@ def _reaching(context: LayerContext) -> bool:
     return reaches_out(context.bound)
 
 
-def _limited(context: LayerContext) -> bool:
-    return bool(context.limit_rules and context.shared_rules) or _breaking(context)
-
-
-def _breaking(context: LayerContext) -> bool:
-    return reaches_out(context.bound) and getattr(context.bound, "limited", True)
-
-
 def _waiting(context: LayerContext) -> bool:
     # A mock does not wait, but its calls may wait for a place.
-    return context.bound.waits or _limited(context)
+    return context.bound.waits or is_limited(context)
 
 
 def _observable(context: LayerContext) -> bool:
@@ -129,13 +123,13 @@ LAYERS: Final = (
     ),  # outside `limits`: a refused call takes no slot, and a cached one tells nothing
     LayerEntry("deadline", _waiting, trusts=True),  # one deadline for the queue and all attempts
     LayerEntry("idempotency", _keyed),  # outside `limits`: a stored result spends nothing
-    LayerEntry("limits", _limited),  # outside `retry`: all attempts of a call share one slot
+    LayerEntry("limits", is_limited),  # outside `retry`: all attempts of a call share one slot
     LayerEntry(
         "budget", _budgeted
     ),  # inside `limits`: a refused call reserves nothing; all attempts are one call
     LayerEntry("journal", _journalled, keeps=True),  # inside `budget`: records only calls that are made
     LayerEntry("retry", _reaching),
-    LayerEntry("circuit_breaker", _breaking),  # inside `retry`: counts each attempt
+    LayerEntry("circuit_breaker", has_own_limits),  # inside `retry`: counts each attempt
     LayerEntry("attempts", _recorded),  # inside `circuit_breaker`: a refused call is not an attempt
     LayerEntry("results", trusts=True),  # checks every answer, injected ones too
     LayerEntry("faults", _failing),  # innermost: replaces the tool's own answer, in every mode

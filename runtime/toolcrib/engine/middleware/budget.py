@@ -8,7 +8,7 @@ unknown. Amounts are exact decimals.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -117,6 +117,29 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext:
 def budgets_of(context: CallContext, budgets: Sequence[Budget]) -> Sequence[Budget]:
     """The budgets that count the calls of a caller and user."""
     return [budget for budget in budgets if is_of_caller(budget.conditions, context)]
+
+
+def judged_budgets(context: LayerContext, call: Call) -> Iterator[tuple[dict[str, JSON], Result | None]]:
+    """What each budget decides about a call, and the result of the call if it refuses it; nothing is reserved."""
+    shared, clock, estimate = context.shared, call.context.session.clock, _estimate_of(context.tool)
+    for budget in budgets_of(call.context, context.budgets):
+        decided: dict[str, JSON] = {"budget": budget.name, "at": budget.place, "per": budget.written}
+        try:
+            amount = parse_amount(budget.amount.render({"args": call.arguments, "estimate": estimate}))
+        except (ValueError, ExpressionError) as error:
+            yield {**decided, "effect": "deny"}, _refused(call, budget, str(error).partition("\n")[0])
+            continue
+        account = _account(call, shared, budget)
+        with shared.lock:
+            total = account.total(budget, clock.monotonic())
+        over = amount and _EXACT.add(total, amount) > budget.most
+        refused = None
+        if over and budget_permission(budget.name).isdisjoint(call.context.grants):
+            refused = _reached(call, budget, amount, total)
+        left = max(_EXACT.subtract(budget.most, total), Decimal(0))
+        amounts: dict[str, JSON] = {"amount": _text(amount), "left": _text(left), "most": _text(budget.most)}
+        effect = "allow" if refused is None else "ask" if budget.asks else "deny"
+        yield {**decided, **amounts, "effect": effect}, refused
 
 
 def _estimate_of(tool: Descriptor) -> dict[str, JSON]:

@@ -20,7 +20,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     numbers, origin, shared = context.tool.limits.breaker, context.reaching.origin, context.shared
     if numbers is None:
         return None
-    key = f"circuit of {origin}"
+    key = _key(origin)
 
     @never_waits
     async def breaker(call: Call) -> Result:
@@ -46,6 +46,20 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
         return result
 
     return breaker
+
+
+def _key(origin: str) -> str:
+    return f"circuit of {origin}"
+
+
+def refused_now(context: LayerContext, call: Call) -> Result | None:
+    """The result of a call that the circuit of its origin would refuse now; None for others."""
+    origin, clock = context.reaching.origin, call.context.session.clock
+    if context.tool.limits.breaker is None:
+        return None
+    with context.shared.lock:
+        wait = context.shared.slot(_key(origin), Circuit, clock).wait(clock.monotonic())
+    return _open(origin, wait) if wait else None
 
 
 class Circuit:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING
 
 from toolcrib.core.call_progress import CallProgress, progress_of
 from toolcrib.core.clock import format_duration
 from toolcrib.core.limit_reports import in_parentheses, limit_details
-from toolcrib.core.model import ANSWERS, Call, Descriptor, Outcome, Result, TrustedAnswer, Usage
-from toolcrib.core.protocols import BoundTool
+from toolcrib.core.model import ANSWERS, Call, Outcome, Result, TrustedAnswer, Usage
 from toolcrib.engine.middleware.call_failures import may_have_acted, without_attempts
 from toolcrib.engine.middleware.layer import Answer, LayerContext, Link
-
-if TYPE_CHECKING:
-    from toolcrib.loading.limit_rules import LimitRule
 
 
 def layer(context: LayerContext, call_next: Link) -> Link | None:
     """Build the layer of a tool; None if its calls never wait."""
-    tool, bound = context.tool, context.bound
-    if not (bound.waits or context.shared_rules):
+    if not (context.bound.waits or context.shared_rules):
         return None
-    seconds = effective_timeout(tool, bound, context.limit_rules)
+    seconds = context.timeout
 
     # An `EagerTool` needs no deadline, and only layers that wait read it: the copy of the call can be saved.
     unread = context.begin is not None and not iscoroutinefunction(call_next)
@@ -50,13 +44,6 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
             return _late(call, seconds, clock.monotonic() - began, progress_of(call.id))
 
     return deadline
-
-
-def effective_timeout(tool: Descriptor, bound: BoundTool | None, rules: Sequence[LimitRule]) -> float:
-    """Seconds until a call of a tool times out: those of its binding or descriptor, or less by a rule."""
-    own: float | None = getattr(bound, "timeout", None)
-    seconds = tool.timeout if own is None else own
-    return min([seconds, *(float(rule.limits["timeout"]) for rule in rules if "timeout" in rule.limits)])
 
 
 def _late(call: Call, seconds: float, elapsed: float, given: CallProgress) -> Result:

@@ -15,7 +15,6 @@ from toolcrib.core.model import JSON, Call, Outcome, Result
 from toolcrib.core.protocols import CallNext, Clock
 from toolcrib.core.text import compact, format_size
 from toolcrib.engine.middleware.call_failures import without_attempts
-from toolcrib.engine.middleware.deadline import effective_timeout
 from toolcrib.engine.middleware.layer import LayerContext, SharedState, never_waits, off_loop
 from toolcrib.engine.statistics import ToolObservations
 from toolcrib.schema.validation.json_values import DEPTH, is_large
@@ -46,7 +45,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
     if not is_observed(context):
         return None
     tool, lock = context.tool, context.shared.lock
-    timeout = effective_timeout(tool, context.bound, context.limit_rules)
+    timeout = context.timeout
     origin = tool.origin
     sized = tool.estimate.output is not None or not {"limits.output_size"}.isdisjoint(
         {*origin.written, *origin.settings}

@@ -88,6 +88,11 @@ class LayerContext(NamedTuple):
         return [rule for rule in self.limit_rules if rule.bounds is not None]
 
     @property
+    def timeout(self) -> float:
+        """Seconds until a call times out."""
+        return effective_timeout(self.tool, self.bound, self.limit_rules)
+
+    @property
     def reaching(self) -> Reaching:
         """The binding of a tool that reaches out."""
         assert reaches_out(self.bound)  # noqa: S101 -- only such tools have the layers that use it
@@ -106,9 +111,26 @@ class LayerContext(NamedTuple):
         return begin if self.bound.waits else self.answer_now
 
 
+def effective_timeout(tool: Descriptor, bound: BoundTool | None, rules: Sequence[LimitRule]) -> float:
+    """Seconds until a call of a tool times out: those of its binding or descriptor, or less by a rule."""
+    own: float | None = getattr(bound, "timeout", None)
+    seconds = tool.timeout if own is None else own
+    return min([seconds, *(float(rule.limits["timeout"]) for rule in rules if "timeout" in rule.limits)])
+
+
 def reaches_out(bound: BoundTool) -> TypeGuard[Reaching]:
     """Whether calls leave the process, and so share failures and limits with others of their origin."""
     return hasattr(bound, "origin") and hasattr(bound, "repeatable")
+
+
+def has_own_limits(context: LayerContext) -> bool:
+    """Whether the rate, the concurrency and the circuit breaker of the tool and its origin apply."""
+    return reaches_out(context.bound) and getattr(context.bound, "limited", True)
+
+
+def is_limited(context: LayerContext) -> bool:
+    """Whether calls may wait for a place: by the limits of the tool and its origin, or by rules of the project."""
+    return has_own_limits(context) or bool(context.limit_rules and context.shared_rules)
 
 
 BuildLayer: TypeAlias = Callable[[LayerContext, Any], Link | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from threading import RLock
@@ -18,7 +18,7 @@ from toolcrib.core.model import JSON, Bounds, Call, Descriptor, Outcome, Rate, R
 from toolcrib.core.protocols import CallNext, Clock
 from toolcrib.core.running_calls import QUEUE, in_stage
 from toolcrib.engine.middleware.call_failures import without_attempts
-from toolcrib.engine.middleware.layer import LayerContext, reaches_out
+from toolcrib.engine.middleware.layer import LayerContext, has_own_limits
 
 if TYPE_CHECKING:
     from toolcrib.loading.limit_rules import LimitRule
@@ -82,6 +82,17 @@ class LimiterUse:
         prefix = "" if self.name == self.owner.name else "origin."
         return place_of_limit(self.owner, prefix + limit)  # type: ignore[arg-type]
 
+    def state(self, now: float) -> Iterator[dict[str, JSON]]:
+        """Its limits, with the number of calls that use them."""
+        rate, bounds = self.bounds.rate, self.bounds
+        if rate is not None:
+            used = self.limiter.passed_within(rate, now)
+            yield _details(self, "rate", _rate_text(rate), used)
+        if bounds.concurrency is not None:
+            yield _details(self, "concurrency", bounds.concurrency, self.limiter.inside)
+        if bounds.queue is not None:
+            yield _details(self, "queue", bounds.queue, self.limiter.waiting)
+
     @property
     def phrase(self) -> str:
         """The owner of the limits in a sentence: `` `crm` (per session) ``."""
@@ -115,11 +126,11 @@ def limiters_of(context: LayerContext) -> Callable[[Call], list[LimiterUse]]:
         assert rule.bounds is not None  # noqa: S101 -- only such rules are shared
         return LimiterUse(rule.name, limiter, rule.bounds, rule, rule.per)
 
-    if not (reaches_out(context.bound) and getattr(context.bound, "limited", True)):
+    if not has_own_limits(context):
         return lambda call: [of_rule(rule, call) for rule in (*first, *last)]
 
     bounds = Bounds(tool.limits.rate, tool.limits.concurrency, tool.limits.queue)
-    origin = context.bound.origin
+    origin = context.reaching.origin
     declared = shared.slot(f"bounds of {origin}", partial(DeclaredBounds, shared.lock)).add(
         tool.limits.origin
     )
@@ -257,10 +268,14 @@ def _details(use: LimiterUse, limit: str, value: JSON, measured: int) -> dict[st
     }
 
 
+def _rate_text(rate: Rate) -> str:
+    return f"{rate.calls}/{format_duration(rate.seconds)}"
+
+
 def _too_soon(use: LimiterUse, delay: float, now: float) -> Result:
     rate = use.bounds.rate
     assert rate is not None  # noqa: S101 -- only a rate causes a delay
-    told = f"{rate.calls}/{format_duration(rate.seconds)}"
+    told = _rate_text(rate)
     seconds, calls = round(delay, 3), use.limiter.passed_within(rate, now)
     details = {**_details(use, "rate", told, calls), "retry_after": seconds}
     return without_attempts(

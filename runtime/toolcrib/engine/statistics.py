@@ -423,7 +423,7 @@ class ObservedValue:
 
     def add(self, value: float) -> None:
         """Add an observation."""
-        self._histogram.add(array("f", (value,)))
+        self._histogram.add((value,))
         self.count += 1
         self.least = min(self.least, value)
 

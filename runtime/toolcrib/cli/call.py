@@ -103,13 +103,16 @@ def command(
             _answer(runtime, name, arguments, explain=explain, dry_run=dry_run, key=idempotency_key)
         )
     if dry_run and not as_json:
-        _tell_report(result)
+        _tell_warnings(result)
     # A planned request is printed as it would be sent; other plans have no form of their own and are printed
     # as JSON.
     if dry_run and not as_json and planned_request(_plan(result)) is not None:
         _echo(sent_lines(_plan(result)))
         return
-    ctx.exit(print_result(result, as_json=as_json, worded=bool(words)))
+    code = print_result(result, as_json=as_json, worded=bool(words))
+    if dry_run and not as_json:
+        _tell_other_errors(result)
+    ctx.exit(code)
 
 
 def print_result(result: Result, *, as_json: bool, worded: bool) -> int:
@@ -168,11 +171,15 @@ async def _called(runtime: Runtime, name: str, arguments: dict[str, JSON], key: 
     raise AssertionError("a stream ends with a result")
 
 
-def _tell_report(planned: Result) -> None:
-    """Print the warnings of a dry run, and its errors after the first one, which is printed as that of a call."""
+def _tell_warnings(planned: Result) -> None:
+    """Print the warnings of a dry run."""
     warnings: Any = planned.meta.get("warnings", [])
-    errors: Any = planned.meta.get("errors", [])
     _echo([f"warning: {text}" for text in warnings], err=True)
+
+
+def _tell_other_errors(planned: Result) -> None:
+    """Print the errors of a dry run after the first one, with which the call would end."""
+    errors: Any = planned.meta.get("errors", [])
     _echo([f"also {each['outcome']} ({each['code']}): {each['message']}" for each in errors[1:]], err=True)
 
 

@@ -152,7 +152,11 @@ class Binder:
 
     def _bound(self, tool: Descriptor, bound: BoundTool) -> BoundChain:
         context, rules = self._context(tool, bound), self._limit_rules(tool)
-        context = context._replace(limit_rules=[rule for rule in rules if not rule.is_personal])
+        if rules:
+            context = context._replace(
+                limit_rules=[rule for rule in rules if not rule.is_personal],
+                limits_of_callers=frozenset(key for rule in rules if rule.is_personal for key in rule.limits),
+            )
         chain = BoundChain(tool, bound, *build_chain(context), access=context.access, context=context)
         if len(context.limit_rules) == len(rules):
             return chain

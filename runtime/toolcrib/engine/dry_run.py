@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from toolcrib.core.clock import format_duration
@@ -12,13 +13,14 @@ from toolcrib.core.text import format_size
 from toolcrib.engine.access_control import ToolGate, principal_of
 from toolcrib.engine.middleware import circuit_breaker
 from toolcrib.engine.middleware.access import blocking_decision, explain
-from toolcrib.engine.middleware.arguments import ArgumentCheck
+from toolcrib.engine.middleware.arguments import DEPTH, ArgumentCheck
 from toolcrib.engine.middleware.budget import judged_budgets
 from toolcrib.engine.middleware.estimate import observations_of, refused_by_estimate
-from toolcrib.engine.middleware.layer import LayerContext, has_own_limits, is_limited
+from toolcrib.engine.middleware.layer import LayerContext, has_own_limits, is_limited, off_loop
 from toolcrib.engine.middleware.limits import LimiterUse, limiters_of, refused_now
 from toolcrib.engine.session import BoundChain, Unavailable
 from toolcrib.engine.statistics import CallEstimate, Statistics, estimate_of
+from toolcrib.schema.validation.json_values import is_large
 from toolcrib.security.redaction import redact
 
 _OF_CALLS: Final = (
@@ -98,7 +100,7 @@ class _Report:
         # Such a tool has only the layers that observe calls, unless access has to decide as well.
         if isinstance(bound, Unavailable) and chain.access is None:
             self.errors.append(await bound.execute(self.call))
-        valid = self._check_arguments()
+        valid = await self._check_arguments()
         if chain.access is not None:
             self._check_access(chain.access, valid=valid)
             if isinstance(bound, Unavailable):
@@ -115,8 +117,9 @@ class _Report:
             self.errors.append(plan)
         return None
 
-    def _check_arguments(self) -> bool:
-        checked = ArgumentCheck(self.call.tool, self._chain.bound).repaired(self.call)
+    async def _check_arguments(self) -> bool:
+        check = partial(ArgumentCheck(self.call.tool, self._chain.bound).repaired, self.call)
+        checked = await off_loop(self.call, check) if is_large(self.call.arguments, DEPTH) else check()
         if isinstance(checked, Result):
             self.errors.append(checked)
             return False

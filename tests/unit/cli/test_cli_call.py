@@ -218,3 +218,28 @@ def test_events_have_one_line_each():
 def test_parts_of_a_failed_call_that_say_more_are_shown(write, toolcrib):
     write({"descriptors/a.tool.yaml": "name: a\nmock: {error: no, content: [{type: text, text: more}]}\n"})
     assert toolcrib("call", "a").stderr == "tool_error: no\nmore\n"
+
+
+OLD = """
+name: old
+deprecated: use `new`
+input_schema: {type: object, properties: {n: {type: integer}}}
+mock: {result: 1}
+"""
+
+
+def test_a_dry_run_prints_every_error_and_warning(write, toolcrib):
+    project = "project: p\naccess: {rules: [{deny: {tool: old}}]}\n"
+    write({"descriptors/old.tool.yaml": OLD, "toolcrib.yaml": project})
+    result = toolcrib("call", "old", "n:=[1]", "--dry-run")
+    assert (result.exit_code, result.stdout) == (exit_codes.OF_OUTCOME["invalid_arguments"], "")
+    warning, first, place, other = result.stderr.splitlines()
+    assert warning == "warning: `old` is deprecated: use `new`"
+    assert first.startswith("invalid_arguments: ")
+    assert place.startswith("/n: ")
+    assert other.startswith(
+        "also denied (access_rule): a call of `old` is denied by the rule `deny tool old`"
+    )
+    meta = json.loads(toolcrib("call", "old", "n:=[1]", "--dry-run", "--json").stdout)["meta"]
+    assert [error["code"] for error in meta["errors"]] == ["invalid_arguments", "access_rule"]
+    assert meta["warnings"] == ["`old` is deprecated: use `new`"]

@@ -70,7 +70,7 @@ def test_a_call_that_all_earlier_ones_show_to_be_too_slow_is_not_made():
     assert (refused.outcome, refused.error.code) == (Outcome.LIMIT_EXCEEDED, "estimate_exceeds_limit")
     assert (refused.usage.attempts, refused.usage.duration) == (0, 0.0)
     assert refused.message == (
-        f"`work` was not called: each of its last {ENOUGH} successful calls took at least 3s, and "
+        f"`work` was not called: each of {ENOUGH} successful calls took at least 3s, and "
         "`timeout` is 2s (project/toolcrib.yaml:4, rule strict)"
     )
     assert refused.error.details == {
@@ -84,6 +84,19 @@ def test_a_call_that_all_earlier_ones_show_to_be_too_slow_is_not_made():
     assert others.outcome is Outcome.OK
     # Once a minute a call is made nevertheless.
     assert later.outcome is Outcome.TIMEOUT
+
+
+def test_the_limit_of_a_caller_is_enough_for_the_calls_of_others_to_be_observed():
+    async def body(person, agent, _clock):
+        for _ in range(ENOUGH):
+            await person.call("work", text(100))
+        return [await agent.call("work", text(100)) for _ in range(2)]
+
+    tools = SLOW.replace("estimate: {output: 10B}\n", "").replace("timeout: 20s\n", "")
+    for rule in ("timeout: 2s", "output_size: 50B"):
+        probe, refused = run(project(rule, tools), body)
+        assert refused.error.code == "estimate_exceeds_limit"
+        assert probe.error.code in {"timeout", "result_too_large"}
 
 
 def test_one_small_value_is_enough_to_make_the_call():

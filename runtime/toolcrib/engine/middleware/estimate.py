@@ -35,9 +35,14 @@ def observations_of(shared: SharedState, tool: str, clock: Clock) -> ToolObserva
 
 def is_observed(context: LayerContext) -> bool:
     """Whether the duration or size of calls of a tool is limited or estimated by a document."""
-    origin = context.tool.origin
-    names = ("timeout", "limits.output_size", "estimate")
-    return context.bound.waits and any(name in origin.written or name in origin.settings for name in names)
+    declared = _declared(context)
+    return context.bound.waits and not declared.isdisjoint({"timeout", "limits.output_size", "estimate"})
+
+
+def _declared(context: LayerContext) -> set[str]:
+    # The limits of some callers are decided by what was observed in the calls of all.
+    of_callers = {key if key == "timeout" else f"limits.{key}" for key in context.limits_of_callers}
+    return {*context.tool.origin.written, *context.tool.origin.settings, *of_callers}
 
 
 def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
@@ -46,10 +51,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
         return None
     tool, lock = context.tool, context.shared.lock
     timeout = context.timeout
-    origin = tool.origin
-    sized = tool.estimate.output is not None or not {"limits.output_size"}.isdisjoint(
-        {*origin.written, *origin.settings}
-    )
+    sized = tool.estimate.output is not None or "limits.output_size" in _declared(context)
 
     @never_waits
     async def estimate(call: Call) -> Result:
@@ -100,7 +102,7 @@ def refused_by_estimate(context: LayerContext, seen: ToolObservations, timeout: 
     return without_attempts(
         Result.failed(
             Outcome.LIMIT_EXCEEDED,
-            f"`{tool.name}` was not called: each of its last {observed.count} successful calls {verb} at least {least}, and "
+            f"`{tool.name}` was not called: each of {observed.count} successful calls {verb} at least {least}, and "
             f"{limit_phrase(tool, name, value)}",
             code="estimate_exceeds_limit",
             details={**details, "source": "observed", "observations": observed.count},

@@ -64,6 +64,7 @@ class LayerContext(NamedTuple):
         keyed: Whether calls with an idempotency key were made on the runtime.
         limit_rules: The rules of `limits.rules` that limit the calls. `tool` has their limits of single calls.
         personal: Whether `tool` has limits that other callers of the same binding do not have.
+        limits_of_callers: Names of the limits that rules set for the calls of some callers.
     """
 
     tool: Descriptor
@@ -81,6 +82,7 @@ class LayerContext(NamedTuple):
     keyed: bool = False
     limit_rules: Sequence[LimitRule] = ()
     personal: bool = False
+    limits_of_callers: frozenset[str] = frozenset()
 
     @property
     def shared_rules(self) -> list[LimitRule]:

@@ -233,7 +233,7 @@ def test_a_dry_run_prints_every_error_and_warning(write, toolcrib):
     write({"descriptors/old.tool.yaml": OLD, "toolcrib.yaml": project})
     result = toolcrib("call", "old", "n:=[1]", "--dry-run")
     assert (result.exit_code, result.stdout) == (exit_codes.OF_OUTCOME["invalid_arguments"], "")
-    warning, first, place, other = result.stderr.splitlines()
+    warning, first, place, *_hint, other = result.stderr.splitlines()
     assert warning == "warning: `old` is deprecated: use `new`"
     assert first.startswith("invalid_arguments: ")
     assert place.startswith("/n: ")

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from holding import opened
 from in_memory import always, fake, mocked, runtime_of
-from toolcrib import CallFinished, CallStarted, Outcome, RealClock, Result
+from toolcrib import CallFinished, CallStarted, Outcome, RealClock, Result, VirtualClock
 
 
 def observed(runtime_with, *arguments):
@@ -98,3 +99,51 @@ def test_calls_side_by_side_are_told_apart_by_their_ids():
     asyncio.run(many())
     ids = [event.call.id for event in events if isinstance(event, CallFinished)]
     assert len(set(ids)) == 10
+
+
+ENDS = """
+name: work
+description: Ends in many ways.
+timeout: 5s
+limits: {output_items: 2}
+input_schema: {type: object, properties: {way: {}}, required: [way]}
+output_schema: {type: [string, array]}
+mock:
+  rules:
+    - {when: {args: {way: slow}}, reply: {result: late, latency: 1m}}
+    - {when: {args: {way: fails}}, reply: {error: {code: broken, message: It is broken.}}}
+    - {reply: {result: "{{ args.way }}"}}
+"""
+
+
+def test_each_way_to_end_has_a_code_of_its_own_one_event_and_one_count(tmp_path):
+    events = []
+
+    async def run():
+        access = "access: {rules: [{deny: {tool: work, args: {way: secret}}}]}"
+        async with opened(tmp_path, access, ENDS, clock=VirtualClock(), observer=events.append) as runtime:
+            results = [
+                await runtime.call("work", {"way": way}) for way in ("slow", "fails", "secret", 7, [1, 2, 3])
+            ]
+            results.append(await runtime.call("work", {}))
+            clock = VirtualClock()
+            call = asyncio.ensure_future(runtime.session(clock=clock).call("work", {"way": "slow"}))
+            await clock.sleep(1)
+            call.cancel()
+            await asyncio.wait([call])
+            return results, runtime.statistics
+
+    results, statistics = asyncio.run(run())
+    codes = [result.error.code for result in results]
+    assert codes == [
+        "timeout",
+        "broken",
+        "access_rule",
+        "invalid_result",
+        "too_many_items",
+        "invalid_arguments",
+    ]
+    finished = [event for event in events if isinstance(event, CallFinished)]
+    assert [event.result.error.code for event in finished] == [*codes, "cancelled"]
+    assert len({event.call.id for event in finished}) == len(finished) == 7
+    assert statistics.totals.codes == dict.fromkeys(sorted([*codes, "cancelled"]), 1)

@@ -34,8 +34,12 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext:
         # has none of the origin.
         with lock:
             now = call.context.session.clock.monotonic()
-            passes = all(use.limiter.is_open(use.bounds, now) for use in uses)
-            if passes:
+            passes = True
+            for use in uses:  # not `all`, whose generator is measurable in a call
+                if not use.limiter.is_open(use.bounds, now):
+                    passes = False
+                    break
+            else:
                 for use in uses:
                     use.limiter.enter(use.bounds, now)
         if not passes:
@@ -47,6 +51,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext:
             return await call_next(call)
         finally:
             with lock:
+                # The last one first: whoever waits there is the first in the queues before it.
                 for use in reversed(uses):
                     use.limiter.leave()
 
@@ -138,11 +143,15 @@ def limiters_of(context: LayerContext) -> Callable[[Call], list[LimiterUse]]:
 
     def passed(call: Call) -> list[LimiterUse]:
         clock = call.context.session.clock
+        own = LimiterUse(tool.name, shared.slot(own_key, make, clock), bounds, tool)
+        others = LimiterUse(origin, shared.slot(origin_key, make, clock), declared.among.strictest, tool)
+        if not rules:  # almost every tool
+            return [own, others]
         return [
             *(of_rule(rule, call) for rule in first),
-            LimiterUse(tool.name, shared.slot(own_key, make, clock), bounds, tool),
+            own,
             *(of_rule(rule, call) for rule in last),
-            LimiterUse(origin, shared.slot(origin_key, make, clock), declared.among.strictest, tool),
+            others,
         ]
 
     return passed

@@ -105,9 +105,8 @@ class BoundFunction:
                 named = self._joint(call.arguments)
         except ValueError:
             try:
-                args, named = self._made.read(
-                    call.arguments
-                )  # each by itself, to find out which one is wrong
+                # Each by itself, to find out which one is wrong.
+                args, named = self._made.read(call.arguments)
             except UnreadableValue as error:
                 return refused_arguments(call, error.violations)
         if self._contexts:

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import sys
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from calls import CALLS, a_round
-from rounds import Row, interleaved, line
+from rounds import Row, interleaved, print_rows
 
 from toolcrib import Runtime
 
@@ -92,14 +90,5 @@ def rows(rounds: int = 60) -> Iterator[Row]:
     loop.close()
 
 
-def main() -> int:
-    """Print the rows."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=60)
-    for row in rows(parser.parse_args().rounds):
-        print(line(row), flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    print_rows(rows, __doc__)

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import sqlite3
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,7 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from rounds import Row, interleaved, line
+from rounds import Row, interleaved, print_rows
 
 from toolcrib import Registry, Runtime
 from toolcrib.security.journal import TABLES
@@ -158,14 +156,5 @@ def rows(rounds: int = 60) -> Iterator[Row]:
     loop.close()
 
 
-def main() -> int:
-    """Print the rows."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=60)
-    for row in rows(parser.parse_args().rounds):
-        print(line(row), flush=True)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    print_rows(rows, __doc__)

@@ -5,10 +5,11 @@ Every round runs each contender once, in rotating order, so that other load on t
 
 from __future__ import annotations
 
+import argparse
 import gc
 import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 RESAMPLES = 2_000
@@ -140,6 +141,19 @@ def spoken(seconds: float) -> str:
         if seconds >= size:
             return f"{shown(seconds / size)} {unit}"
     return f"{shown(seconds * 1e9)} ns"
+
+
+def print_rows(rows: Callable[[int], Iterable[Row]], description: str | None) -> None:
+    """The command line of a file with measures: print its rows.
+
+    Args:
+        rows: Measures so many rounds.
+        description: The docstring of the file.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--rounds", type=int, default=60)
+    for row in rows(parser.parse_args().rounds):
+        print(line(row), flush=True)
 
 
 def line(row: Row) -> str:

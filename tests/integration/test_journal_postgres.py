@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from payments import Payments
 from postgres_server import PostgresServer, postgres_server, programs
 from toolcrib import Outcome, Registry, Runtime
 from toolcrib.engine.call_journal import JournalError
@@ -40,24 +41,6 @@ def rows(address: str, query: str) -> list[tuple[Any, ...]]:
         return connection.execute(query).fetchall()
 
 
-class Payments:
-    """A tool that counts its calls, and can be held."""
-
-    def __init__(self) -> None:
-        self.made = 0
-        self.entered = asyncio.Event()
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-
-    async def pay(self, amount: int, password: str = "") -> dict[str, Any]:
-        self.made += 1
-        self.entered.set()
-        await self.go_on.wait()
-        if amount < 0:
-            raise ValueError(f"\0 {password}")
-        return {"number": self.made}
-
-
 async def test_calls_are_recorded_and_keys_outlast_the_runtime(address):
     payments = Payments()
     for _ in range(2):
@@ -68,7 +51,7 @@ async def test_calls_are_recorded_and_keys_outlast_the_runtime(address):
             await runtime.call("look", {"amount": 4})
             other = await runtime.call("pay", {"amount": 5}, idempotency_key="k")
             entries = await asyncio.to_thread(runtime.journal.entries)
-    assert first.value == {"number": 1}
+    assert first.value["number"] == 1
     assert other.error.code == "idempotency_conflict"
     assert [(each.tool, each.state, each.outcome, each.changes) for each in entries] == [
         ("look", "ended", "ok", False),
@@ -91,7 +74,7 @@ async def test_two_runtimes_that_start_together_share_their_keys(address):
             await asyncio.to_thread(each.journal.entries)
         payments.go_on.set()
         results = [await call for call in calls]
-    assert [result.value for result in results] == [{"number": 1}] * 2
+    assert [result.value["number"] for result in results] == [1, 1]
     assert payments.made == 1
 
 
@@ -140,7 +123,8 @@ async def test_no_secret_reaches_the_server(address):
         payments = Payments()
         runtime.add(payments.pay)
         await runtime.call("pay", {"amount": 3, "password": CANARY}, idempotency_key="k")
-        failed = await runtime.call("pay", {"amount": -1, "password": CANARY})
+        payments.fails = f"\0 {CANARY}"
+        failed = await runtime.call("pay", {"amount": 4, "password": CANARY})
     assert failed.outcome is not Outcome.OK
     kept = rows(address, "SELECT toolcrib_calls::text FROM toolcrib_calls")
     assert len(kept) == 2

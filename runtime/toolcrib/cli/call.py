@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -284,18 +284,23 @@ def _in_short(value: Any) -> str:
 
 
 @contextmanager
-def log_exchanges() -> Iterator[None]:
-    """Print every HTTP exchange within the block on stderr, as it happens."""
-    logger, teller = logging.getLogger(LOGGER), _Teller()
-    # The level is raised for this block only, since formatting exchanges costs time in every other call.
-    level = logger.level
-    logger.addHandler(teller)
-    logger.setLevel(logging.DEBUG)
+def logging_to(handler: logging.Handler, name: str, level: int) -> Iterator[None]:
+    """Within the block, pass the records of a logger to a handler, from this level on."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(level)
     try:
         yield
     finally:
-        logger.setLevel(level)
-        logger.removeHandler(teller)
+        logger.setLevel(before)
+        logger.removeHandler(handler)
+
+
+def log_exchanges() -> AbstractContextManager[None]:
+    """Print every HTTP exchange within the block on stderr, as it happens."""
+    # The level is raised for this block only, since formatting exchanges costs time in every other call.
+    return logging_to(_Teller(), LOGGER, logging.DEBUG)
 
 
 class _Teller(logging.Handler):

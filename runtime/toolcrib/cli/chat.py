@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, redirect_stdout, suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TextIO, TypeVar
 
 import click
 
@@ -23,6 +23,7 @@ from toolcrib.cli.options import (
     print_refusals,
     read_options,
 )
+from toolcrib.cli.redirected_stdout import duplicated_stdout, redirected_stdout
 from toolcrib.cli.trust import ask_for_consent
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, ToolcribError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Outcome
@@ -204,7 +205,8 @@ def command(
             _run(runner, _entered(runtime))
             # One runner for all turns: Ctrl-C cancels the coroutine of a turn and leaves the connections of
             # the loop open.
-            stops = _held(runner, runtime, options, message)
+            with duplicated_stdout() as out:
+                stops = _held(runner, runtime, options, message, out)
         except SinkFailed as error:
             raise click.ClickException(escape_terminal(error.message)) from error
         finally:
@@ -213,8 +215,8 @@ def command(
 
 
 def _run(runner: asyncio.Runner, work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine. What tools print goes to stderr; the displays keep the stdout that they began with."""
-    with redirect_stdout(sys.stderr):
+    """Run a coroutine. What tools and their programs print goes to stderr; displays print on a duplicate of stdout."""
+    with redirected_stdout():
         return runner.run(work)
 
 
@@ -223,14 +225,18 @@ async def _entered(runtime: Runtime) -> None:
     await runtime.__aenter__()
 
 
-def _held(runner: asyncio.Runner, runtime: Runtime, options: ChatOptions, message: str | None) -> list[Stop]:
-    """Run the conversation and return why each turn ended."""
+def _held(
+    runner: asyncio.Runner, runtime: Runtime, options: ChatOptions, message: str | None, out: TextIO
+) -> list[Stop]:
+    """Run the conversation, print it on `out`, and return why each turn ended."""
     # A script runs in the session of its scenario, whose mocks may differ from those of the project: commands
     # list that session's tools.
     script = load_script(runtime, options.script) if options.script is not None else None
     registry = runtime.registry if script is None else script.session.registry
     piped = is_piped()
-    show: ChatDisplay = JsonLines(registry) if options.as_json else Terminal(echoes=piped and message is None)
+    show: ChatDisplay = (
+        JsonLines(registry, out) if options.as_json else Terminal(out, echoes=piped and message is None)
+    )
     before = None if script is None else script.client
     asking = ApprovalPrompt(
         runtime, options.approved, asks=not (piped or options.as_json), show=show, before=before
@@ -310,7 +316,7 @@ def _provider(runtime: Runtime, options: ChatOptions) -> Provider:
         else engine_of(runtime).world
     )
     # A provider of another distribution is imported, and may print.
-    with redirect_stdout(sys.stderr):
+    with redirected_stdout():
         return open_provider(options.name, model=options.model, base_url=options.base_url, world=world)
 
 

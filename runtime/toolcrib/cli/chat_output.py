@@ -5,7 +5,6 @@ Text of models and tools is escaped, so that it cannot send control sequences to
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Protocol, TextIO
@@ -67,9 +66,10 @@ class ChatDisplay(Protocol):
 class JsonLines:
     """One JSON object per line: the events, then the conversation as `{"type": "conversation", ...}`."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, out: TextIO) -> None:
+        """Print on `out`."""
         self._registry = registry
-        self._out = sys.stdout
+        self._out = out
 
     def event(self, event: Event) -> None:
         """Something happened."""
@@ -109,14 +109,15 @@ class JsonLines:
 class Terminal:
     """Prints text as it streams, and each call on its own line; everything but the model's text is dimmed."""
 
-    def __init__(self, *, echoes: bool) -> None:
+    def __init__(self, out: TextIO, *, echoes: bool) -> None:
         """Start at the beginning of a line.
 
         Args:
+            out: The output.
             echoes: Print the user's messages, because a pipe does not echo them.
         """
         self._echoes = echoes
-        self._out = sys.stdout
+        self._out = out
         self._within = ""
         self._calls: dict[str, dict[str, Any]] = {}
         self._at_once: dict[str, list[str]] = {}

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from toolcrib.cli.options import ReadOptions, json_option, open_runtime, read_options
+from toolcrib.cli.options import F, ReadOptions, json_option, open_runtime, read_options
 from toolcrib.cli.output import json_text, outline, plural, table, terminal_width, write_file
 from toolcrib.core.clock import RealClock, format_duration, parse_duration
 from toolcrib.core.errors import ConfigurationError
@@ -33,10 +33,23 @@ def command() -> None:
     """
 
 
+def _filters(command: F) -> F:
+    """The options that select calls."""
+    for option in (
+        click.option(
+            "--since",
+            metavar="DURATION",
+            help="Only calls that began within this time, such as `2h` or `30d`.",
+        ),
+        click.option("--tool", metavar="NAME", help="Only calls of this tool."),
+        click.option("--state", type=click.Choice(_STATES), help="Only calls in this state."),
+    ):
+        command = option(command)
+    return command
+
+
 @command.command("list")
-@click.option("--state", type=click.Choice(_STATES), help="Only calls in this state.")
-@click.option("--tool", metavar="NAME", help="Only calls of this tool.")
-@click.option("--since", metavar="DURATION", help="Only calls that began within this time, such as `2h`.")
+@_filters
 @click.option(
     "-n",
     "--most",
@@ -86,9 +99,7 @@ def show(*, id_: int, as_json: bool, reading: ReadOptions) -> None:
 
 
 @command.command("export")
-@click.option("--state", type=click.Choice(_STATES), help="Only calls in this state.")
-@click.option("--tool", metavar="NAME", help="Only calls of this tool.")
-@click.option("--since", metavar="DURATION", help="Only calls that began within this time, such as `30d`.")
+@_filters
 @click.option(
     "-o",
     "--output",

@@ -92,13 +92,8 @@ def _read(path: Path) -> PackSource:
     return PackSource(str(path), pack, contents)
 
 
-archive_argument = click.argument(
-    "archive", metavar="ARCHIVE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
-
-
 @click.command("sign")
-@archive_argument
+@click.argument("archive", metavar="ARCHIVE", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--key",
     "key_file",
@@ -114,8 +109,9 @@ def sign(*, archive: Path, key_file: str | None, create_key: bool, as_json: bool
     The signature covers the hash of all files, and is added to the archive as pack.sig. Publish the printed key where the
     users of the pack can find it.
     """
-    if archive.suffix.lower() != ARCHIVE:
-        raise click.UsageError("only archives are signed; build one with `toolcrib pack build`")
+    if archive.is_dir() or archive.suffix.lower() != ARCHIVE:
+        folder = archive if archive.is_dir() else "FOLDER"
+        raise click.UsageError(f"only archives are signed; build one with `toolcrib pack build {folder}`")
     found = _read(archive)
     path = key_file or default_key_file()
     key = create_signing_key(path) if create_key else load_signing_key(path)
@@ -322,7 +318,7 @@ def _installed(ctx: click.Context, parcel: PackArchive) -> PackArchive | None:
 
 
 @click.command("install")
-@archive_argument
+@click.argument("archive", metavar="ARCHIVE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "-y", "--yes", is_flag=True, help="Install without asking. A key that is not trusted yet is refused."
 )

@@ -6,10 +6,22 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeAlias
+from typing import TextIO, TypeAlias
 
 Restored: TypeAlias = Callable[[], AbstractContextManager[None]]
 """Returns a block in which stdout is that of the command again."""
+
+
+@contextmanager
+def duplicated_stdout() -> Iterator[TextIO]:
+    """A stream to where stdout leads now, also while it is redirected; stdout itself if it is not a file."""
+    try:
+        descriptor = os.dup(sys.stdout.fileno())
+    except (OSError, ValueError):
+        yield sys.stdout
+        return
+    with open(descriptor, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors) as out:
+        yield out
 
 
 @contextmanager

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -14,6 +13,7 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
+from toolcrib.cli.call import logging_to
 from toolcrib.cli.entry import OutputError
 from toolcrib.cli.options import (
     ReadOptions,
@@ -192,7 +192,10 @@ def serve_mcp(
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     print_refusals(runtime)
     ask_for_consent(runtime)
-    with _calls_logged():
+    # The log records of calls go to stderr as JSON lines; `telemetry` decides whether there are any.
+    handler = logging.StreamHandler()
+    handler.setFormatter(JSONFormatter())
+    with logging_to(handler, LOGGER, logging.INFO):
         if transport == "http":
             serve = partial(serve_http, runtime, options, address)
             asyncio.run(_served(runtime, name, transport, serve))
@@ -264,21 +267,6 @@ def _certificate_files(certificate: Path | None, key: Path | None) -> Certificat
 def _say(text: str) -> None:
     """Print a message on stderr; over stdio, stdout belongs to the protocol."""
     click.echo(f"toolcrib: {escape_terminal(text)}", err=True)
-
-
-@contextmanager
-def _calls_logged() -> Iterator[None]:
-    """Within the block, write the log records of calls to stderr as JSON lines. `telemetry` decides whether there are any."""
-    logger, handler = logging.getLogger(LOGGER), logging.StreamHandler()
-    handler.setFormatter(JSONFormatter())
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
 
 
 def _tokens(variables: Iterable[str], files: Iterable[Path]) -> dict[str, str]:

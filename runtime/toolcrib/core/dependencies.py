@@ -7,7 +7,11 @@ first use, so that a version without it loses the feature and says so, or is ref
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
+
+from toolcrib.core.errors import ConfigurationError
 
 UNSUPPORTED_VERSION = "unsupported_version"
 """Code of the errors about a version that lacks a member."""
@@ -46,6 +50,35 @@ def missing_import(error: ImportError) -> MissingMember | None:
     name = _NAMED.match(error.msg or "")
     member = ".".join(filter(None, (rest, name[1] if name else "")))
     return MissingMember(package, member) if member else None
+
+
+@contextmanager
+def imports_of_extra(extra: str, *, cannot: str, doing: str) -> Iterator[None]:
+    """Report a failed import within the block: an extra is missing, or a package of it lacks a member.
+
+    Args:
+        extra: Name of the extra.
+        cannot: What is not possible, as the end of a sentence: `serve over MCP`.
+        doing: The same as a subject: `serving over MCP`.
+
+    Raises:
+        ConfigurationError: `missing_extra` or `unsupported_version`.
+    """
+    try:
+        yield
+    except ImportError as error:
+        lack = missing_import(error)
+        if lack is not None and lack.package == "toolcrib":
+            raise
+        if lack is not None:
+            raise ConfigurationError(
+                f"cannot {cannot}: {lack.message}", code=UNSUPPORTED_VERSION, hint=lack.hint
+            ) from None
+        raise ConfigurationError(
+            f"{doing} needs the extra `{extra}`: {error}",
+            code="missing_extra",
+            hint=f"pip install 'toolcrib[{extra}]'",
+        ) from None
 
 
 def installed_version(package: str) -> str:

@@ -1055,6 +1055,11 @@ class Call(NamedTuple):
     deadline: float | None = None
     kept: StaleAnswer | None = None
 
+    def __repr__(self) -> str:
+        # Only the names of the arguments: events are logged, and arguments may hold secrets.
+        names = ", ".join(self.arguments)
+        return f"Call({self.tool.name}({names}), id={self.id!r}, attempt={self.attempt})"
+
     def emit(self, update: Progress | Partial) -> None:
         """Report progress, or a part of the result, before the call has ended.
 

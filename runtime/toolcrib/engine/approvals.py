@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 from weakref import WeakValueDictionary
@@ -340,6 +341,8 @@ class Approvals:
         try:
             passed: Call | Result | None = self.standing(call, decision)
             if passed is None:
+                passed = self._rejection(call, decision)
+            if passed is None:
                 approval = self.hold(call, decision)
                 approver = call.context.approver or self._approver
                 if approver is None:
@@ -374,12 +377,37 @@ class Approvals:
                 return self._approved(call, approval)
         return None
 
+    def _rejection(self, call: Call, decision: AccessDecision) -> Result | None:
+        """The result of a call that a person has rejected while nobody waited; once, then the person is asked again."""
+        store = self._store_for(call.context.session.clock)
+        for approval in self._rejected(call, decision):
+            if store.take(approval.id):
+                return _refusal(approval, "rejected")
+        return None
+
+    def _rejected(self, call: Call, decision: AccessDecision) -> Iterator[Approval]:
+        """The rejected approvals of equal calls that no caller knows of yet."""
+        context = call.context
+        store, now = self._store_for(context.session.clock), context.session.clock.now().timestamp()
+        digest = self._digest(store, call.tool.name, call.arguments, context.caller, context.user)
+        for approval in store.of_call(digest):
+            if (
+                approval.state(now) == "rejected"
+                and not approval.made
+                and (approval.expires is None or now < approval.expires)
+                and (approval.code, approval.decision["rule"]) == (decision.code, decision.rule)
+                and approval.correlation == context.correlation
+            ):
+                yield approval
+
     def would_hold(self, call: Call, decision: AccessDecision) -> bool:
         """Whether a call would wait for a person, who is not asked in place. No approval is requested or used."""
         if (call.context.approver or self._approver) is not None:
             return False
         try:
-            return not any(True for _ in self._covering(call, decision))
+            return not any(
+                True for _ in chain(self._covering(call, decision), self._rejected(call, decision))
+            )
         except UnusableApprovals:
             return False  # the call itself reports it
 
@@ -405,8 +433,7 @@ class Approvals:
             # Somebody else may have answered in the meantime, or the edited arguments are invalid, as the call reports.
             with suppress(ApprovalError):
                 self.answer(each.id, answer, here=True)
-                if answer.kind == "approve":
-                    self.take(each.id, context.session)
+                self.take(each.id, context.session)
 
     def _covering(self, call: Call, decision: AccessDecision) -> Iterator[Approval | None]:
         """The approvals that cover a call. None represents an approval without a limit on the number of calls."""
@@ -501,6 +528,7 @@ class Approvals:
             return needs_approval(approval)
         refused = _refusal(approval, state)
         if refused is not None:
+            self._store_of(id_).take(id_)
             return refused
         tool = session.registry.get(approval.tool)
         if tool is not None and tool.origin.digest != approval.tool_digest:
@@ -528,7 +556,7 @@ class Approvals:
         return self._simulated.get(id_) or self._store.get(id_)
 
     def take(self, id_: str, session: CallSession) -> bool:
-        """Claim an approved call that is made by other means than `Session.resume`; False if it was claimed before.
+        """Claim an answered call that is made or refused by other means than `Session.resume`; False if it was claimed.
 
         An approval for the session counts from then on.
 
@@ -583,6 +611,7 @@ class Approvals:
         now = self._now(approval.id)
         refused = _refusal(approval, approval.state(now))
         if refused is not None:
+            self._store_of(approval.id).take(approval.id)
             return refused
         if not self._store_of(approval.id).take(approval.id):
             return _refusal(approval, "made") or needs_approval(approval)

@@ -478,7 +478,7 @@ def _journal_file(workspace: str) -> Path:
     """
     folder = state_folder()
     if folder is None:
-        raise UnusableJournal("there is no folder for the journal", hint=f"set {STATE_VARIABLE}")
+        raise UnusableJournal("this system defines no folder for the journal", hint=f"set {STATE_VARIABLE}")
     name = sha256(workspace.encode("utf-8", "surrogateescape")).hexdigest()[:24]
     return Path(folder, "journal", name, "journal.sqlite")
 

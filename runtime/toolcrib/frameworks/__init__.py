@@ -8,12 +8,11 @@ This package imports `provider` and the packages below it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.dependencies import UNSUPPORTED_VERSION, missing_import
-from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.frameworks.tool_adapter import ToolSelection
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def to_langchain(
         ConfigurationError: The extra is missing (`missing_extra`); the tools of a server are not known yet
             (`not_discovered`); a name, the toolset or the dialect is unknown.
     """
-    with _of_the_extra("LangChain", "langchain"):
+    with _imports_of("LangChain", "langchain"):
         from toolcrib.frameworks.langchain import LangChainTool  # noqa: PLC0415 -- optional
     selection = ToolSelection(tools, names, toolset=toolset, ask=ask, dialect=dialect)
     return [LangChainTool(each) for each in selection.adapters("to_langchain")]
@@ -95,7 +94,7 @@ def to_pydantic_ai(
         ConfigurationError: The extra is missing (`missing_extra`), or the toolset or the dialect is unknown. An unknown name is
             reported when the tools are listed.
     """
-    with _of_the_extra("Pydantic AI", "pydantic-ai"):
+    with _imports_of("Pydantic AI", "pydantic-ai"):
         from toolcrib.frameworks.pydantic_ai import RuntimeToolset  # noqa: PLC0415 -- optional
     return RuntimeToolset(ToolSelection(tools, names, toolset=toolset, ask=ask, dialect=dialect), id)
 
@@ -129,7 +128,7 @@ def to_openai_agents(
         ConfigurationError: The extra is missing (`missing_extra`); the tools of a server are not known yet
             (`not_discovered`); a name, the toolset or the dialect is unknown.
     """
-    with _of_the_extra("the OpenAI Agents SDK", "openai-agents"):
+    with _imports_of("the OpenAI Agents SDK", "openai-agents"):
         from toolcrib.frameworks.openai_agents import function_tool_of  # noqa: PLC0415 -- optional
     selection = ToolSelection(tools, names, toolset=toolset, ask=ask, dialect=dialect)
     return [function_tool_of(each) for each in selection.adapters("to_openai_agents")]
@@ -165,26 +164,10 @@ def to_inspect(
         ConfigurationError: The extra is missing (`missing_extra`), or the toolset or the dialect is unknown. An unknown name is
             reported when the tools are listed.
     """
-    with _of_the_extra("Inspect", "inspect"):
+    with _imports_of("Inspect", "inspect"):
         from toolcrib.frameworks.inspect_ai import RuntimeToolSource  # noqa: PLC0415 -- optional
     return RuntimeToolSource(ToolSelection(tools, names, toolset=toolset, ask=ask, dialect=dialect))
 
 
-@contextmanager
-def _of_the_extra(framework: str, extra: str) -> Iterator[None]:
-    """Report a failed import: the extra is missing, or the framework lacks a member."""
-    try:
-        yield
-    except ImportError as error:
-        lack = missing_import(error)
-        if lack is not None and lack.package == "toolcrib":
-            raise
-        if lack is not None:
-            raise ConfigurationError(
-                f"cannot pass tools to {framework}: {lack.message}", code=UNSUPPORTED_VERSION, hint=lack.hint
-            ) from None
-        raise ConfigurationError(
-            f"passing tools to {framework} needs the extra `{extra}`: {error}",
-            code="missing_extra",
-            hint=f"pip install 'toolcrib[{extra}]'",
-        ) from None
+def _imports_of(framework: str, extra: str) -> AbstractContextManager[None]:
+    return imports_of_extra(extra, cannot=f"pass tools to {framework}", doing=f"passing tools to {framework}")

@@ -151,8 +151,23 @@ def repair(validator: Validator, value: JSON, level: Level, report: ViolationRep
         for each in repairs
         if not any(pointer == each.pointer or pointer.startswith(f"{each.pointer}/") for pointer in left)
     }
-    faults = [fault for fault in report.faults if fault.pointer not in ended]
-    return CoercionResult(value, [], report._replace(faults=faults or report.faults))
+    faults = [fault for fault in report.faults if fault.pointer not in ended] or report.faults
+    explained = [each for fault in faults for each in _explained(validator, value, fault)]
+    return CoercionResult(value, [], report._replace(faults=explained))
+
+
+def _explained(validator: Validator, value: JSON, fault: Violation) -> list[Violation]:
+    """The violations of the number in a text, if only its size is wrong; otherwise the violation itself."""
+    # "expected a number, got "900"" would have the author write 900, which is too large as well.
+    if fault.keyword != "type" or not isinstance(_at(value, fault.path), str):
+        return [fault]
+    numbers = {
+        step.value for step in _Place(validator, value, fault.path).safe() if type(step.value) in {int, float}
+    }
+    if len(numbers) != 1:
+        return [fault]
+    read = _with_step(value, _Step(fault.path, "parsed", numbers.pop()))
+    return [each for each in validator.report(read).faults if each.path == fault.path] or [fault]
 
 
 def _repair(validator: Validator, value: JSON, step: _Step) -> Repair:
@@ -187,7 +202,7 @@ class _Place:
             return self._without_stray() if lenient else None
         if not self._complaining:
             return None
-        for proposals in (self._safe(), self._guesses()) if lenient else (self._safe(),):
+        for proposals in (self.safe(), self._guesses()) if lenient else (self.safe(),):
             fitting = self._fitting(proposals)
             # Several candidates are ambiguous, such as two options that differ only in case: nothing is
             # guessed.
@@ -219,7 +234,8 @@ class _Place:
             options += [site.get("const")] if isinstance(site.schema, dict) and "const" in site.schema else []
         return options
 
-    def _safe(self) -> Iterator[_Step]:
+    def safe(self) -> Iterator[_Step]:
+        """The changes that do not change what the value means."""
         value, wanted = self._there, self._wanted()
         if value is None or value == "":
             yield from self._dropped(wanted)

@@ -184,11 +184,12 @@ def _may_be_null(schema: Schema) -> bool:
     """Whether a schema accepts null at any place. For schemas that are rare in types, the answer may be a wrong yes."""
     if isinstance(schema, bool):
         return schema
-    kinds = schema.get("type", ())
+    kinds, options = schema.get("type"), schema.get("enum")
     restricted = ("type", "enum", "const", "anyOf", "oneOf", "allOf")
     return (
-        "null" in ((kinds,) if isinstance(kinds, str) else kinds)  # type: ignore[operator]
-        or None in schema.get("enum", ())  # type: ignore[operator]
+        kinds == "null"
+        or (isinstance(kinds, list) and "null" in kinds)
+        or (isinstance(options, list) and None in options)
         or not any(key in schema for key in restricted)
         or any(_may_be_null(each) for _path, each in children(schema))
     )

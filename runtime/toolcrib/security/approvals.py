@@ -259,7 +259,7 @@ class Approval(NamedTuple):
         kept: Where the arguments are: `memory`, `file`, `encrypted`, or `process`: only in the memory of the process
             that made the call, because they hold secrets and there is no key.
         resolution: The answer; None while it is pending.
-        made: Whether the approved call was made.
+        made: Whether the approved call was made, or its caller was told that it was rejected.
     """
 
     id: str
@@ -295,9 +295,8 @@ class Approval(NamedTuple):
         """The state at a time: `pending`, `approved`, `rejected`, `expired`, or `made` after the approved call."""
         if self.resolution is None:
             return "expired" if self.expires is not None and now >= self.expires else "pending"
-        if self.made:
-            return "made"
-        return {"reject": "rejected", "expire": "expired"}.get(self.resolution.answer.kind, "approved")
+        refused = {"reject": "rejected", "expire": "expired"}.get(self.resolution.answer.kind)
+        return refused or ("made" if self.made else "approved")
 
 
 class ApprovalRule(NamedTuple):
@@ -383,7 +382,7 @@ class ApprovalStore(Protocol):
         ...
 
     def take(self, id_: str) -> bool:
-        """Claim an approved call, to make it; False if it was claimed before."""
+        """Claim an approved call, to make it, or a rejected one, to tell its caller; False if it was claimed before."""
         ...
 
     def rules(self) -> list[ApprovalRule]:
@@ -471,7 +470,7 @@ class MemoryApprovals:
             return True
 
     def take(self, id_: str) -> bool:
-        """Claim an approved call; False if it was claimed before."""
+        """Claim an answered call; False if it was claimed before."""
         with self._lock:
             approval = self._approvals[id_]
             if approval.made:
@@ -597,7 +596,7 @@ class FolderApprovals:
         return first
 
     def take(self, id_: str) -> bool:
-        """Claim an approved call by creating a file; False if it was claimed before."""
+        """Claim an answered call by creating a file; False if it was claimed before."""
         self._open()
         return self._write(f"{id_}.made", {})
 

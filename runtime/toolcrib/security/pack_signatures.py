@@ -172,7 +172,9 @@ def default_key_file() -> str:
     """
     folder = state_folder()
     if folder is None:
-        raise SigningError("there is no folder for a signing key", hint=f"set {STATE_VARIABLE}, or use --key")
+        raise SigningError(
+            "this system defines no folder for the signing key", hint=f"set {STATE_VARIABLE}, or use --key"
+        )
     return os.path.join(folder, "signing.pem")
 
 
@@ -194,7 +196,7 @@ def create_signing_key(path: str) -> SigningKey:
         with open(handle, "wb") as file:
             file.write(pem)
     except FileExistsError:
-        raise SigningError(f"there is a signing key already: {path}", hint="remove `--create-key`") from None
+        raise SigningError(f"the signing key {path} exists already", hint="remove `--create-key`") from None
     except OSError as error:
         raise SigningError(f"the signing key {path} cannot be written: {error.strerror}") from None
     return SigningKey(private)
@@ -213,7 +215,7 @@ def load_signing_key(path: str) -> SigningKey:
             data = file.read(_LARGEST)
     except FileNotFoundError:
         raise SigningError(
-            f"there is no signing key: {path} does not exist",
+            f"the signing key {path} does not exist",
             code="no_key",
             hint="create one with `--create-key`",
         ) from None

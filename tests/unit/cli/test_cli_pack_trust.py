@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -103,7 +104,11 @@ def test_a_signed_pack_is_installed_and_locked(project, keys, toolcrib, document
 def test_the_command_line_signs(project, keys, toolcrib, document):
     path = archive(project)
     missing = toolcrib("pack", "sign", path)
-    assert (missing.exit_code, "there is no signing key" in missing.stderr) == (exit_codes.USAGE, True)
+    assert missing.exit_code == exit_codes.USAGE
+    assert "signing.pem does not exist\n    hint: create one with `--create-key`" in missing.stderr
+    folder = Path(path).parent
+    refused = toolcrib("pack", "sign", str(folder))
+    assert f"only archives are signed; build one with `toolcrib pack build {folder}`" in refused.stderr
     done = toolcrib("pack", "sign", path, "--create-key")
     assert done.exit_code == exit_codes.OK, done.stderr
     assert "created the signing key" in done.stdout

@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from chatting import install
+
 NUMBERS = itertools.count()
 
 CODE = '''
@@ -243,6 +245,20 @@ def test_what_tools_and_their_programs_print_in_a_run_goes_to_stderr(words, trus
     (trusted / f"{module}.py").write_text(code)
     done = toolcrib(*words, "--json")
     assert json.loads(done.stdout)["passed"] == 1
+    of_processes = capfd.readouterr()
+    assert "printed in a call" in done.stderr + of_processes.err
+    assert (of_processes.out, "printed by a program" in of_processes.err) == ("", True)
+
+
+def test_what_tools_and_their_programs_print_in_a_chat_goes_to_stderr(
+    trusted, module, toolcrib, capfd, tmp_path_factory, monkeypatch
+):
+    monkeypatch.syspath_prepend(str(install(tmp_path_factory.mktemp("provider"))))
+    printing = "    print('printed in a call')\n    os.system('echo printed by a program')\n    return f"
+    (trusted / f"{module}.py").write_text("import os\n" + CODE.replace("    return f", printing))
+    done = toolcrib("chat", "--provider", "echo", "--json", 'call find_order {"order": "o1"}')
+    *_events, last = map(json.loads, done.stdout.splitlines())
+    assert last["type"] == "conversation"
     of_processes = capfd.readouterr()
     assert "printed in a call" in done.stderr + of_processes.err
     assert (of_processes.out, "printed by a program" in of_processes.err) == ("", True)

@@ -219,3 +219,17 @@ def test_the_time_of_a_tool_is_that_of_its_block_where_it_says_one(write, toolcr
         write({"toolcrib.yaml": "project: p\ndefaults: {timeout: 5s}\n", "descriptors/a.tool.yaml": tool})
         assert f"  timeout         {shown}" in toolcrib("show", "locate").stdout.splitlines()
         assert json.loads(toolcrib("show", "locate", "--json").stdout)["timeout"] == seconds
+
+
+def test_informational_fields_are_shown(write, toolcrib):
+    told = {
+        "version": "1.10",
+        "author": "Ada",
+        "help_url": "https://example.com/help",
+        "metadata": {"ticket": 12},
+    }
+    folder = write({"tool.json": json.dumps({"name": "tool", "mock": {"result": 1}, **told})})
+    shown = toolcrib("show", "tool", "--json", "--pack", str(folder / "tool.json"))
+    assert told.items() <= json.loads(shown.stdout).items()
+    page = toolcrib("show", "tool", "--pack", str(folder / "tool.json")).stdout
+    assert all(text in page for text in ("1.10", "Ada", "https://example.com/help"))

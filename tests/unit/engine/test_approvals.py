@@ -81,6 +81,49 @@ def test_a_rejection_tells_its_reason(tmp_path):
     assert result.message == "`pay` was not called: too expensive"
 
 
+def test_a_repeated_call_learns_once_that_it_was_rejected(tmp_path):
+    runtime = opened(tmp_path)
+    id_ = id_of(called(runtime))
+    opened(tmp_path).approvals.answer(id_, Answer.reject("too expensive"))
+    assert called(runtime, amount=6).outcome is Outcome.NEEDS_APPROVAL
+    told = called(opened(tmp_path))
+    assert (told.outcome, told.error.code) == (Outcome.DENIED, "rejected")
+    assert "too expensive" in told.message
+    # Then a person is asked again.
+    again = called(runtime)
+    assert again.outcome is Outcome.NEEDS_APPROVAL
+    assert id_of(again) != id_
+    assert runtime.approvals.state(runtime.approvals.get(id_)) == "rejected"
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_rejection_that_its_caller_knows_is_not_told_again(tmp_path, in_place):
+    async def rejects(_pending):
+        return Answer.reject("no")
+
+    runtime = opened(tmp_path)
+    if in_place:
+        refused = called(opened(tmp_path, approver=rejects))
+    else:
+        id_ = id_of(called(runtime))
+        runtime.approvals.answer(id_, Answer.reject("no"))
+        refused = run(runtime.resume(id_))
+    assert refused.error.code == "rejected"
+    assert called(runtime).outcome is Outcome.NEEDS_APPROVAL
+
+
+def test_a_rejection_is_not_told_after_the_approval_would_have_expired(tmp_path):
+    clock = VirtualClock()
+    runtime = Runtime.open(project(tmp_path, f"approvals: {{expire_after: 1h}}\n{HELD}"), clock=clock)
+    early, late = id_of(called(runtime, amount=1)), id_of(called(runtime, amount=2))
+    for id_ in (early, late):
+        runtime.approvals.answer(id_, Answer.reject("no"))
+    run(clock.advance(3599))
+    assert called(runtime, amount=1).error.code == "rejected"
+    run(clock.advance(1))
+    assert called(runtime, amount=2).outcome is Outcome.NEEDS_APPROVAL
+
+
 def test_edited_arguments_are_validated_and_the_approval_stays_pending(tmp_path):
     runtime = opened(tmp_path)
     id_ = id_of(called(runtime))
@@ -340,7 +383,8 @@ def test_observers_hear_of_approvals_without_their_secrets(tmp_path):
     requested, answered = [each for each in events if isinstance(each, ApprovalRequested | ApprovalAnswered)]
     assert requested.pending.arguments["password"] == "***"
     assert (answered.pending.id, answered.kind, answered.by) == (id_, "reject", "ada")
-    assert "canary" not in repr((requested, answered))
+    assert "canary" not in repr(events)
+    assert "Call(pay(amount, password), id=" in repr(events)
 
 
 # Secrets

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from payments import Payments
 from toolcrib import Call, CallContext, ConfigurationError, Outcome, Registry, Result, Runtime
 from toolcrib.engine.call_journal import JournalError
 from toolcrib.engine.idempotency_keys import MOST_KEYS, MemoryKeys
@@ -41,25 +42,6 @@ def raw(tmp_path: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted((tmp_path / "own").iterdir()))
 
 
-class Payments:
-    """A tool that counts its calls, and can be held."""
-
-    def __init__(self) -> None:
-        self.made = 0
-        self.entered = asyncio.Event()
-        self.go_on = asyncio.Event()
-        self.go_on.set()
-        self.fails = ""
-
-    async def pay(self, amount: int, password: str = "") -> dict[str, Any]:
-        self.made += 1
-        self.entered.set()
-        await self.go_on.wait()
-        if self.fails:
-            raise ValueError(self.fails)
-        return {"number": self.made, "amount": amount, "echo": password}
-
-
 async def test_a_call_that_changes_something_is_recorded_with_its_end(tmp_path):
     async with opened(tmp_path) as runtime:
         payments = Payments()
@@ -80,10 +62,7 @@ async def test_a_call_that_changes_something_is_recorded_with_its_end(tmp_path):
 async def test_the_intent_is_there_while_the_call_runs(tmp_path):
     async with opened(tmp_path) as runtime:
         payments = Payments()
-        payments.go_on.clear()
-        runtime.add(payments.pay)
-        call = asyncio.create_task(runtime.call("pay", {"amount": 3}))
-        await payments.entered.wait()
+        call = await payments.begin(runtime)
         [entry] = await asyncio.to_thread(runtime.journal.entries)
         assert (entry.state, entry.outcome, entry.ended) == ("running", None, None)
         payments.go_on.set()
@@ -119,10 +98,7 @@ async def test_a_runtime_without_a_project_has_no_journal():
 async def test_a_cancelled_call_that_may_have_acted_is_unknown(tmp_path):
     async with opened(tmp_path) as runtime:
         payments = Payments()
-        payments.go_on.clear()
-        runtime.add(payments.pay)
-        call = asyncio.create_task(runtime.call("pay", {"amount": 3}))
-        await payments.entered.wait()
+        call = await payments.begin(runtime)
         call.cancel()
         await asyncio.wait([call])
         [entry] = await asyncio.to_thread(runtime.journal.entries)
@@ -193,10 +169,7 @@ class TestKeys:
 
     async def test_while_the_first_call_runs_the_second_waits_for_it(self, runtime):
         payments = Payments()
-        payments.go_on.clear()
-        runtime.add(payments.pay)
-        first = asyncio.create_task(runtime.call("pay", {"amount": 3}, idempotency_key="k"))
-        await payments.entered.wait()
+        first = await payments.begin(runtime, idempotency_key="k")
         second = asyncio.create_task(runtime.call("pay", {"amount": 3}, idempotency_key="k"))
         other = await runtime.call("pay", {"amount": 4}, idempotency_key="k")
         assert other.error.code == "idempotency_conflict"
@@ -254,10 +227,7 @@ class TestKeys:
 
     async def test_a_call_that_was_cancelled_after_it_acted_is_not_repeated(self, runtime):
         payments = Payments()
-        payments.go_on.clear()
-        runtime.add(payments.pay)
-        call = asyncio.create_task(runtime.call("pay", {"amount": 3}, idempotency_key="k"))
-        await payments.entered.wait()
+        call = await payments.begin(runtime, idempotency_key="k")
         call.cancel()
         await asyncio.wait([call])
         again = await runtime.call("pay", {"amount": 3}, idempotency_key="k")
@@ -267,10 +237,7 @@ class TestKeys:
 
     async def test_the_second_call_can_be_cancelled_while_it_waits(self, runtime):
         payments = Payments()
-        payments.go_on.clear()
-        runtime.add(payments.pay)
-        first = asyncio.create_task(runtime.call("pay", {"amount": 3}, idempotency_key="k"))
-        await payments.entered.wait()
+        first = await payments.begin(runtime, idempotency_key="k")
         waiting = asyncio.create_task(runtime.call("pay", {"amount": 3}, idempotency_key="k"))
         # Its look at the key is in the queue before this one.
         if runtime.journal is not None:

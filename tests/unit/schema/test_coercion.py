@@ -482,3 +482,18 @@ def test_what_is_left_is_what_no_repair_ends(value, level, left):
     found = repair(validator, value, level, validator.report(value))
     assert (found.value, found.repairs) == (value, [])
     assert sorted(fault.pointer for fault in found.left.faults) == left
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"n": "900"}, "expected at most 500, got 900"),
+        ({"n": " -1 "}, "expected at least 0, got -1"),
+        ({"n": "many"}, 'expected a number, got "many"'),
+    ],
+)
+def test_a_number_in_a_text_is_explained_as_a_number(value, message):
+    schema = {"type": "object", "properties": {"n": {"type": "number", "minimum": 0, "maximum": 500}}}
+    validator = Validator(schema)
+    (left,) = repair(validator, value, "safe", validator.explain(value)).left.faults
+    assert (left.pointer, f"expected {left.expected}, got {left.got}") == ("/n", message)

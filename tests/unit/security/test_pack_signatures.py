@@ -123,7 +123,7 @@ def test_a_key_is_created_once_for_its_owner_alone(tmp_path):
     assert Path(path).stat().st_mode & 0o777 == 0o600
     assert load_signing_key(path).public == key.public
     assert len(base64.b64decode(key.public.removeprefix("ed25519:"))) == 32
-    with pytest.raises(SigningError, match="there is a signing key already"):
+    with pytest.raises(SigningError, match="exists already"):
         create_signing_key(path)
 
 

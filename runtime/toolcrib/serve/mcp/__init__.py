@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from toolcrib.core.dependencies import UNSUPPORTED_VERSION, missing_import
-from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.serve.mcp.lifecycle import opened
 from toolcrib.serve.mcp.options import (
     CertificateFiles,
@@ -48,7 +45,7 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
         StdoutError: stdout cannot be written to. A client that disconnects is not an error.
     """
     _check(runtime, options)
-    with _of_the_extra():
+    with imports_of_extra("mcp", cannot="serve over MCP", doing="serving over MCP"):
         from toolcrib.serve.mcp import stdio  # noqa: PLC0415 -- an extra; slow to import
 
     # Entering the runtime imports Python sources and hooks, whose code may print.
@@ -73,7 +70,7 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
             listened on, needs a (longer) token, or the certificate is unusable.
     """
     _check(runtime, options)
-    with _of_the_extra():
+    with imports_of_extra("mcp", cannot="serve over MCP", doing="serving over MCP"):
         from toolcrib.serve.mcp.streamable_http import serve_http as serve  # noqa: PLC0415 -- an extra; slow to import
 
     async with opened(runtime) as shutdown:
@@ -82,28 +79,8 @@ async def serve_http(runtime: Runtime, options: Options, address: ListenAddress,
 
 def _check(runtime: Runtime, options: Options) -> None:
     # Runs before the runtime is entered, which starts servers and reads credentials.
-    with _of_the_extra():
+    with imports_of_extra("mcp", cannot="serve over MCP", doing="serving over MCP"):
         import mcp.server  # noqa: F401, PLC0415 -- an extra
     if options.toolset:
         # Called for its error: an unknown toolset fails here and not at the first request.
         runtime.registry.within(options.toolset)
-
-
-@contextmanager
-def _of_the_extra() -> Iterator[None]:
-    """Report a failed import: the extra is missing, or a package of it lacks something."""
-    try:
-        yield
-    except ImportError as error:
-        lack = missing_import(error)
-        if lack is not None and lack.package == "toolcrib":
-            raise
-        if lack is not None:
-            raise ConfigurationError(
-                f"cannot serve over MCP: {lack.message}", code=UNSUPPORTED_VERSION, hint=lack.hint
-            ) from None
-        raise ConfigurationError(
-            f"serving over MCP needs the extra `mcp`: {error}",
-            code="missing_extra",
-            hint="pip install 'toolcrib[mcp]'",
-        ) from None

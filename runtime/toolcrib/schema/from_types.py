@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections.abc
 import sys
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from copy import copy
 from enum import Flag
 from functools import cache, lru_cache, partial, reduce
 from operator import or_
@@ -482,6 +483,12 @@ def _portable_typed_dict(declared: Any, made: dict[Any, Any]) -> Any:
     return portable
 
 
+def _without_alias(field: Any) -> Any:
+    plain = copy(field)
+    plain.alias = plain.validation_alias = plain.serialization_alias = None
+    return plain
+
+
 class ParameterType(NamedTuple):
     """A parameter whose annotation or default may have metadata, such as pydantic's `Field`.
 
@@ -489,11 +496,15 @@ class ParameterType(NamedTuple):
         declared: The type, with all metadata.
         description: What the metadata says; empty if it says nothing.
         default: Creates the default that a `Field` has; None if there is none.
+        alias: The alias that a `Field` has: a text is the name of the argument; None if there is none.
+        replaced: Whether the default in the signature is a `Field`, so that the function has no default of its own.
     """
 
     declared: Any
     description: str = ""
     default: Callable[[], Any] | None = None
+    alias: Any = None
+    replaced: bool = False
 
     @classmethod
     def of(cls, declared: Any, default: Any) -> ParameterType:
@@ -517,8 +528,15 @@ class ParameterType(NamedTuple):
         texts = [each.description for each in reversed(fields) if each.description]
         texts += [each for each in metadata if isinstance(each, str)]
         made = next((each for each in reversed(fields) if not each.is_required()), None)
+        alias = next((each.validation_alias for each in reversed(fields) if each.validation_alias), None)
+        if alias is not None:
+            # pydantic warns of aliases of a type that is not that of a field of a model.
+            plain = [_without_alias(each) if isinstance(each, FieldInfo) else each for each in metadata]
+            declared = Annotated[(declared.__origin__, *plain)]
         return cls(
             declared,
             texts[0] if texts else "",
             None if made is None else partial(made.get_default, call_default_factory=True, validated_data={}),
+            alias,
+            isinstance(default, FieldInfo),
         )

@@ -11,11 +11,22 @@ from enum import StrEnum
 from typing import Annotated
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 from typing_extensions import TypedDict
 
 import toolcrib
-from toolcrib import CallContext, ConfigurationError, DocumentError, Executors, Partial, Progress, Result
+from toolcrib import (
+    CallContext,
+    ConfigurationError,
+    DocumentError,
+    Executors,
+    Outcome,
+    Partial,
+    Progress,
+    Result,
+    Runtime,
+    tool,
+)
 from toolcrib.executors.python.declarations import descriptor_of
 
 KINDS = Executors.installed()
@@ -169,6 +180,42 @@ def test_a_field_as_default_is_read_as_pydantic_reads_it():
         "default": 5,
     }
     assert tool.input_schema["required"] == ["y"]
+
+
+def test_the_alias_of_a_field_is_the_name_of_the_argument(recwarn):
+    @tool
+    def f(
+        q: Annotated[str, Field(alias="query", description="Words")],
+        n: int = Field(3, alias="limit", ge=1),
+        x: Annotated[int, Field(validation_alias="q")] = 7,
+    ) -> str:
+        return f"{q} {n} {x}"
+
+    runtime = Runtime()
+    runtime.add(f)
+    schema = runtime.registry["f"].input_schema
+    assert [*schema["properties"]] == ["query", "limit", "q"]
+    assert schema["required"] == ["query"]
+    assert schema["properties"]["query"] == {"type": "string", "description": "Words"}
+    assert runtime.call_sync("f", {"query": "a"}).value == "a 3 7"
+    assert runtime.call_sync("f", {"query": "a", "limit": 2, "q": 1}).value == "a 2 1"
+    assert runtime.call_sync("f", {"query": "a", "limit": 0}).outcome is Outcome.INVALID_ARGUMENTS
+    assert [str(each.message) for each in recwarn] == []
+
+
+@pytest.mark.parametrize(
+    ("alias", "why"),
+    [
+        (AliasChoices("a", "b"), "the parameter `two` of `f` has several aliases"),
+        ("one", "the parameter `two` of `f` has the alias `one` of another argument"),
+    ],
+)
+def test_an_alias_that_names_no_argument_is_refused(alias, why):
+    def f(one: str, two: Annotated[str, Field(validation_alias=alias)]) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=why) as error:
+        descriptor_of(f, KINDS)
+    assert error.value.code == "bad_signature"
 
 
 def test_a_default_that_is_no_value_of_the_type_is_left_out():

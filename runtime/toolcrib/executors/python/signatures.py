@@ -29,11 +29,12 @@ class TypedParameter(NamedTuple):
     """A parameter that is an argument of the tool.
 
     Attributes:
-        name: Its name.
+        name: Name of the argument: that of the parameter, or its alias.
         type: Its type; None if it takes JSON values as they are.
         schema: JSON Schema of the argument, with description and default.
         required: Whether it has no default.
         default: Creates its default if the function itself does not have it; None otherwise.
+        passed_as: Name of the parameter, if it differs from that of the argument; else empty.
     """
 
     name: str
@@ -41,6 +42,7 @@ class TypedParameter(NamedTuple):
     schema: dict[str, JSON]
     required: bool
     default: Callable[[], Any] | None = None
+    passed_as: str = ""
 
 
 class Dependency(NamedTuple):
@@ -97,7 +99,7 @@ class Signature(NamedTuple):
         """
         given: dict[str, Any] = dict(arguments)
         wrong: list[Violation] = []
-        for name, declared, _schema, _required, default in self.parameters:
+        for name, declared, _schema, _required, default, _passed_as in self.parameters:
             if name not in given:
                 if default is not None:
                     given[name] = default()
@@ -108,7 +110,10 @@ class Signature(NamedTuple):
                     wrong += [_below(name, each) for each in error.violations]
         if wrong:
             raise UnreadableValue(wrong)
-        return given
+        if not any(each.passed_as for each in self.parameters):
+            return given
+        names = {each.name: each.passed_as or each.name for each in self.parameters}
+        return {names.get(name, name): value for name, value in given.items()}
 
 
 def _below(name: str, violation: Violation) -> Violation:
@@ -145,19 +150,27 @@ def signature_of(function: Callable[..., Any], *, names: Mapping[str, Any], unty
         elif _is_context(hints.get(each.name)):
             contexts.append(each.name)
         elif each.name in hints:
-            parameters.append(_typed(each, hints[each.name], name, place, said.parameters))
+            found = _typed(each, hints[each.name], name, place, said.parameters)
+            if any(found.name == other.name for other in parameters):
+                hint = "give each argument a name of its own"
+                raise _unusable(
+                    name, each.name, place, f"has the alias `{found.name}` of another argument", hint
+                )
+            parameters.append(found)
         elif untyped:
             parameters.append(TypedParameter(each.name, None, {}, each.default is each.empty))
         else:
             hint = "annotate it, or pass `schema=` to `toolcrib.tool`"
             raise _unusable(name, each.name, place, "has no annotation", hint)
     result = _result(function, hints, name, place)
-    found = Signature(name, place, said.description, tuple(parameters), tuple(contexts), accepts_more, result)
-    # A default that the function itself does not have is created for each call.
-    if accepts_more or any(each.default is not None for each in parameters):
-        return found
+    signature = Signature(
+        name, place, said.description, tuple(parameters), tuple(contexts), accepts_more, result
+    )
+    # A default that the function itself does not have is created for each call, and aliases are replaced.
+    if accepts_more or any(each.default is not None or each.passed_as for each in parameters):
+        return signature
     required = {each.name for each in parameters if each.required}
-    return found._replace(joint=joint_reader({each.name: each.type for each in parameters}, required))
+    return signature._replace(joint=joint_reader({each.name: each.type for each in parameters}, required))
 
 
 def dependencies_of(function: Callable[..., Any], name: str, place: str) -> tuple[Dependency, ...]:
@@ -208,13 +221,16 @@ def _typed(
     description = field.description or descriptions.get(given.name, "")
     if description:
         schema["description"] = description
+    if field.alias is not None and not isinstance(field.alias, str):
+        raise _unusable(function, given.name, place, "has several aliases", "give it one text as its alias")
+    name, passed_as = (given.name, "") if field.alias in {None, given.name} else (field.alias, given.name)
     if field.default is not None:
-        return TypedParameter(given.name, kind, schema, required=False, default=field.default)
+        return TypedParameter(name, kind, schema, False, field.default, passed_as)
     # A `Field` without a default, as the default in the signature, is required.
-    required = given.default is given.empty or field.declared is not declared
+    required = given.default is given.empty or field.replaced
     if not required:
         schema |= _default(kind, given.default)
-    return TypedParameter(given.name, kind, schema, required)
+    return TypedParameter(name, kind, schema, required, passed_as=passed_as)
 
 
 def _default(kind: JsonType, value: Any) -> dict[str, JSON]:

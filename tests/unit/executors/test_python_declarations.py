@@ -23,6 +23,7 @@ from toolcrib import (
     Outcome,
     Partial,
     Progress,
+    Registry,
     Result,
     Runtime,
     tool,
@@ -191,7 +192,7 @@ def test_the_alias_of_a_field_is_the_name_of_the_argument(recwarn):
     ) -> str:
         return f"{q} {n} {x}"
 
-    runtime = Runtime()
+    runtime = Runtime(Registry())
     runtime.add(f)
     schema = runtime.registry["f"].input_schema
     assert [*schema["properties"]] == ["query", "limit", "q"]
@@ -211,7 +212,7 @@ def test_the_alias_of_a_field_is_the_name_of_the_argument(recwarn):
     ],
 )
 def test_an_alias_that_names_no_argument_is_refused(alias, why):
-    def f(one: str, two: Annotated[str, Field(validation_alias=alias)]) -> None: ...
+    def f(one: str, two: str = Field(validation_alias=alias)) -> None: ...
 
     with pytest.raises(ConfigurationError, match=why) as error:
         descriptor_of(f, KINDS)

@@ -363,6 +363,21 @@ def test_a_parameter_list_becomes_a_closed_schema():
 
 
 @pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("enum", "write `allowed_values`"),
+        ("maxItems", "write `max_length`"),
+        ("properties", "write other keywords of JSON Schema under `schema`"),
+        ("patern", "did you mean `pattern`?"),
+    ],
+)
+def test_a_keyword_of_json_schema_in_a_parameter_is_refused_with_its_place(key, hint):
+    for parameter in ({key: 1}, {"type": "array", "item_type": {key: 1}}):
+        (problem,) = read({"name": "a", "parameters": [{"name": "p", **parameter}]}, "a.json").problems
+        assert (problem.code, problem.hint) == ("unknown_key", hint)
+
+
+@pytest.mark.parametrize(
     ("item_type", "items"),
     [
         ({"type": "string", "description": "A pattern."}, {"type": "string", "description": "A pattern."}),

@@ -75,6 +75,20 @@ _LENGTHS = {"min_length": ("minLength", "minItems"), "max_length": ("maxLength",
 
 _KNOWN_PARAMETER_KEYS = ("name", "type", "required", "item_type", "schema", *_PARAMETER_KEYS, *_LENGTHS)
 
+_COUNTERPARTS = {
+    **{keyword: key for key, keyword in _PARAMETER_KEYS.items()},
+    **{keyword: key for key, keywords in _LENGTHS.items() for keyword in keywords},
+    "items": "item_type",
+}
+"""Keyword of JSON Schema -> key of a parameter."""
+
+
+def _hint_for_keyword(key: str) -> str:
+    """How a parameter says what a keyword of JSON Schema says."""
+    same = _COUNTERPARTS.get(key)
+    return f"write `{same}`" if same else "write other keywords of JSON Schema under `schema`"
+
+
 # Python's names of types, which parameter lists may use.
 _TYPES = {
     "str": "string",
@@ -298,14 +312,19 @@ class _DescriptorBuilder:
             Problem(code=code, message=message, pointer=place, hint=hint, severity=severity)
         )
 
-    def check_rest(self, value: dict[str, Any], known: tuple[str, ...], place: str) -> None:
+    def check_rest(
+        self,
+        value: dict[str, Any],
+        known: tuple[str, ...],
+        place: str,
+        otherwise: Callable[[str], str] = lambda _key: "",
+    ) -> None:
         # A key without a meaning is refused, because dropping it silently would hide a typing error.
         for key in value:
             if key not in known:
                 message = f"unknown key `{key}`"
-                self.problem(
-                    "unknown_key", message, place + pointer_of((key,)), hint=did_you_mean(key, known)
-                )
+                hint = did_you_mean(key, known) or otherwise(key)
+                self.problem("unknown_key", message, place + pointer_of((key,)), hint=hint)
 
     def _settle_mode(self) -> None:
         # PromptKit needs no `mode` for a mock. A mode without a block gets an empty one, as our schema
@@ -502,7 +521,7 @@ class _DescriptorBuilder:
         return True
 
     def _parameter(self, entry: dict[str, Any], path: tuple[str, ...], place: str) -> JSON:
-        self.check_rest(entry, _KNOWN_PARAMETER_KEYS, place)
+        self.check_rest(entry, _KNOWN_PARAMETER_KEYS, place, _hint_for_keyword)
         self.note(path, place)
         schema: dict[str, Any] = dict(entry["schema"]) if isinstance(entry.get("schema"), dict) else {}
         if "schema" in entry and not isinstance(entry["schema"], dict):

@@ -31,6 +31,7 @@ from toolcrib.core.model import (
     as_result,
 )
 from toolcrib.core.protocols import CallSession, Clock
+from toolcrib.core.subschemas import described_names
 from toolcrib.core.text import canonical
 from toolcrib.core.user_folders import state_folder
 from toolcrib.security.access import AccessDecision
@@ -62,6 +63,9 @@ HISTORY: Final = 30 * 86_400.0
 
 _MOST_ASKING: Final = 10_000
 """Number of approvals whose session is known; an equal call of any session may use older ones."""
+
+_ABSENT: Final = "(not given)"
+"""What a question shows in place of an argument that the call does not have."""
 
 _BUDGET: Final = "budget_reached"
 
@@ -487,7 +491,7 @@ class Approvals:
                 shown=shown,
                 arguments=call.arguments,
                 decision=decision.as_json(),
-                message=_question(call.tool.name, decision, shown),
+                message=_question(call.tool, decision, shown),
                 tool_digest=call.tool.origin.digest,
                 digest=digest,
                 created=now,
@@ -833,14 +837,14 @@ def _already_answered(approval: Approval) -> ApprovalError:
     )
 
 
-def _question(tool: str, decision: AccessDecision, shown: dict[str, JSON]) -> str:
+def _question(tool: Descriptor, decision: AccessDecision, shown: dict[str, JSON]) -> str:
     """The question for the person who decides, without secrets."""
     reason = decision.reason
     if reason and decision.code == "requires_confirmation":
-        reason = _rendered(reason, shown)
+        reason = _rendered(reason, {**dict.fromkeys(described_names(tool.input_schema), _ABSENT), **shown})
     rule = decision.rule.strip("`")
     by = f" (`{rule}`)" if rule and decision.code != "requires_confirmation" else ""
-    return f"`{tool}` requires approval{by}{f': {reason}' if reason else ''}"
+    return f"`{tool.name}` requires approval{by}{f': {reason}' if reason else ''}"
 
 
 def _rendered(text: str, shown: dict[str, JSON]) -> str:
@@ -850,7 +854,7 @@ def _rendered(text: str, shown: dict[str, JSON]) -> str:
     try:
         rendered = compile_value(text, {"args"}, []).render({"args": shown})
     except ExpressionError:
-        # An optional argument that is absent: the person sees the arguments anyway.
+        # It computes with an argument that is absent: the person sees the arguments anyway.
         return text
     return rendered if isinstance(rendered, str) else str(rendered)
 

@@ -644,3 +644,10 @@ def test_answers_have_a_json_form():
 def test_other_answers_are_refused(written):
     with pytest.raises(Exception, match="invalid answer to a pending call"):
         Answer.parse(written)
+
+
+def test_a_question_says_that_an_argument_was_not_given(tmp_path):
+    asking = PAY + 'requires_confirmation: "Pay {{ args.amount }}, note: {{ args.note }}?"\n'
+    held = called(opened(tmp_path, "", asking))
+    assert held.message == "`pay` requires approval: Pay 5, note: (not given)?"
+    assert held.error.details["approval"]["arguments"] == {"amount": 5, "to": "shop"}

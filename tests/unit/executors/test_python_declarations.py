@@ -192,15 +192,15 @@ def test_the_alias_of_a_field_is_the_name_of_the_argument(recwarn):
     ) -> str:
         return f"{q} {n} {x}"
 
-    runtime = Runtime(Registry())
-    runtime.add(f)
-    schema = runtime.registry["f"].input_schema
-    assert [*schema["properties"]] == ["query", "limit", "q"]
-    assert schema["required"] == ["query"]
-    assert schema["properties"]["query"] == {"type": "string", "description": "Words"}
-    assert runtime.call_sync("f", {"query": "a"}).value == "a 3 7"
-    assert runtime.call_sync("f", {"query": "a", "limit": 2, "q": 1}).value == "a 2 1"
-    assert runtime.call_sync("f", {"query": "a", "limit": 0}).outcome is Outcome.INVALID_ARGUMENTS
+    with Runtime(Registry()) as runtime:
+        runtime.add(f)
+        schema = runtime.registry["f"].input_schema
+        assert [*schema["properties"]] == ["query", "limit", "q"]
+        assert schema["required"] == ["query"]
+        assert schema["properties"]["query"] == {"type": "string", "description": "Words"}
+        assert runtime.call_sync("f", {"query": "a"}).value == "a 3 7"
+        assert runtime.call_sync("f", {"query": "a", "limit": 2, "q": 1}).value == "a 2 1"
+        assert runtime.call_sync("f", {"query": "a", "limit": 0}).outcome is Outcome.INVALID_ARGUMENTS
     assert [str(each.message) for each in recwarn] == []
 
 

@@ -11,9 +11,9 @@ CONFORMANCE_OPTIONS ?=
 SERVERS_OPTIONS ?=
 FUZZ_MINUTES ?= 10
 
-# Four workers on two cores take the files in their order: the long ones of docs and integration, which often wait for programs that they
+# Three workers on two cores take the files in their order: the long ones of docs and integration, which often wait for programs that they
 # start, come before the many short ones.
-SPREAD := -n 4 --dist loadfile --no-loadscope-reorder
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
 
 # A single test with every instance may take many minutes.
 EXHAUSTIVE := --exhaustive --override-ini faulthandler_timeout=3600

@@ -255,17 +255,15 @@ def hostile(folder: Path, watched: Sequence[str] = ALONE) -> Iterator[Hostile]:
     """The files in a folder, while a server counts who connects."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         found = Hostile(folder, listening.getsockname()[1], watched)
-        listening.settimeout(0.2)
         ended = threading.Event()
 
         def count() -> None:
-            while not ended.is_set():
-                try:
-                    connection, peer = listening.accept()
-                except TimeoutError:
-                    continue
-                found.connections.append(str(peer))
+            while True:
+                connection, peer = listening.accept()
                 connection.close()
+                if ended.is_set():
+                    return
+                found.connections.append(str(peer))
 
         thread = threading.Thread(target=count, daemon=True)
         thread.start()
@@ -273,4 +271,5 @@ def hostile(folder: Path, watched: Sequence[str] = ALONE) -> Iterator[Hostile]:
             yield found
         finally:
             ended.set()
+            socket.create_connection(listening.getsockname()).close()
             thread.join()

@@ -26,6 +26,10 @@ EXTRAS = re.compile(r"^\$ pip install 'toolcrib\[([a-z0-9,]+)\]'$", re.MULTILINE
 """What a page installs first is there before it: it takes long."""
 
 
+FRAMEWORKS = {"inspect", "langchain", "openai-agents", "pydantic-ai"}
+"""The extras of the pages that `make frameworks` runs."""
+
+
 @pytest.fixture(scope="session")
 def wheel(root, tmp_path_factory) -> Path:
     """The wheel, built from the working tree; in an environment of its own where everything is tested."""
@@ -153,7 +157,7 @@ def page_environment(request, root, tmp_path, python_with, command_of):
     """The variables of a newcomer's shell; what a page installs is removed after it."""
     page = (root / request.getfixturevalue("name")).read_text(encoding="utf-8")
     wanted = EXTRAS.search(page)
-    python = python_with(wanted[1] if wanted else "")
+    python = python_with((wanted[1] if THOROUGH else of_all_pages(root)) if wanted else "")
     before = installed(python)
     if "TOOLCRIB_CACHE_DIR" in page:
         # A process that imports the package within two seconds of its installation writes no index, as the process
@@ -180,6 +184,13 @@ def page_environment(request, root, tmp_path, python_with, command_of):
     added = installed(python) - before
     if added:
         pip(python, "uninstall", "--yes", *sorted(added))
+
+
+def of_all_pages(root: Path) -> str:
+    """The extras of all pages: a sample makes one environment with all of them, which takes less long than one each."""
+    pages = [root / "README.md", *(root / "docs").rglob("*.md")]
+    named = [found[1] for page in pages if (found := EXTRAS.search(page.read_text(encoding="utf-8")))]
+    return ",".join(sorted({extra for names in named for extra in names.split(",")} - FRAMEWORKS))
 
 
 def pip(python: Path | str, *arguments: str) -> None:

@@ -25,7 +25,7 @@ from toolcrib.core.process_tree import children_of
 AT_ONCE = 10
 """Calls at once, and the places that there are for them: a place that is not given back fails the next round."""
 
-ROUNDS = 1000 // AT_ONCE if THOROUGH else 3
+ROUNDS = 1000 // AT_ONCE if THOROUGH else 2
 
 LIMITS = {"concurrency": AT_ONCE, "queue": 0}
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
+from sampling import sample
 from toolcrib.schema.coercion import coerce
 from toolcrib.schema.dereference import dereference
 from toolcrib.schema.validation import Validator, check_schema, compile_defaults, validate
@@ -162,7 +163,7 @@ def test_defaults_are_filled_in_once(suite, draft):
             assert fill(filled) is filled, case.name
 
 
-@pytest.mark.parametrize("draft", [*DIALECTS, *OLDER])
+@pytest.mark.parametrize("draft", [*DIALECTS, *sample(OLDER, one_in=3)])
 def test_verdicts_without_references_are_the_same(suite, draft):
     table = remotes(suite, draft)
     left = set()

@@ -8,11 +8,12 @@ import json
 import httpx
 import pytest
 
+from sampling import THOROUGH
 from serving_mcp import BASICS, client, each_era, headers_of, quiet_sdk, request, standing, texts, write
 
 pytestmark = [quiet_sdk]
 
-CLIENTS, CALLS = 50, 8
+CLIENTS, CALLS = (50, 8) if THOROUGH else (20, 5)
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def served(tmp_path_factory):
 
 
 @each_era
-async def test_fifty_clients_with_the_same_numbers(era, served):
+async def test_many_clients_with_the_same_numbers(era, served):
     async def converse(number: int) -> None:
         async with client(served.url, era) as one:
             for index in range(CALLS):
@@ -32,7 +33,7 @@ async def test_fifty_clients_with_the_same_numbers(era, served):
     await asyncio.gather(*map(converse, range(CLIENTS)))
 
 
-async def test_fifty_connections_with_the_same_number(served):
+async def test_many_connections_with_the_same_number(served):
     async def converse(http: httpx.AsyncClient, number: int) -> None:
         for index in range(CALLS):
             text = f"client {number}, call {index} ☃"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 
 import pytest
 
+from commands import python_command
 from hostile_workspace import WATCHED, hostile
 
 
@@ -32,7 +32,7 @@ def served(canaries, *requests, **variables):
     }
     ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     process = subprocess.Popen(
-        [sys.executable, str(WATCHED), str(log), "serve", "mcp", "--no-watch"],
+        python_command(WATCHED, log, "serve", "mcp", "--no-watch"),
         cwd=canaries.top,
         env=canaries.environment(**variables),
         stdin=subprocess.PIPE,

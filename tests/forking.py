@@ -157,7 +157,9 @@ import _signal, _socket, array, os, sys  # `json`, `signal` and `socket` take lo
 if sys.argv[1] == "python":
     words = sys.argv[4:] if sys.argv[2:4] == ["-W", "error"] else sys.argv[2:]
     script = words and (words[0] == "-c" and words[1:] or words[0].endswith(".py") and os.path.isfile(words[0]))
-    if not script or any(name.startswith("PYTHON") for name in os.environ):
+    if not script or any(
+        name.startswith("PYTHON") and name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED") for name in os.environ
+    ):
         os.execv({python!r}, [{python!r}, *sys.argv[2:]])
 connection = _socket.socket(_socket.AF_UNIX)
 connection.connect({address!r})

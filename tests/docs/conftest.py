@@ -22,6 +22,9 @@ from forking import forked_command
 from sampling import THOROUGH
 from toolcrib.loading.fingerprints import RACY
 
+PRESENT = ("opentelemetry-sdk", "pytest")
+"""What else pages install: in a sample, links to what this environment has."""
+
 EXTRAS = re.compile(r"^\$ pip install 'toolcrib\[([a-z0-9,]+)\]'$", re.MULTILINE)
 """What a page installs first is there before it: it takes long."""
 
@@ -68,7 +71,8 @@ def python_with(wheel, tmp_path_factory):
                 subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
                 pip(folder / "bin" / "python", "install", f"{wheel}[{extras}]" if extras else str(wheel))
             else:
-                link(folder, {"pip", *required(f"toolcrib[{extras}]" if extras else "toolcrib")})
+                names = {"pip", *required(f"toolcrib[{extras}]" if extras else "toolcrib")}
+                link(folder, names.union(PRESENT, *map(required, PRESENT)))
                 if extras:
                     copy(python().parents[1], folder)
                 else:
@@ -81,12 +85,12 @@ def python_with(wheel, tmp_path_factory):
 
 PIP = """#!/bin/sh
 case "$1 $2" in
-  "install toolcrib["*) exit 0 ;;
+  "install toolcrib["* | "install opentelemetry-sdk" | "install pytest") exit 0 ;;
   "install ./"*) export PYTHONPATH="$(dirname "$0")/../backend" PIP_NO_BUILD_ISOLATION=1 ;;
 esac
 exec "$(dirname "$0")/python" -m pip "$@"
 """
-"""Extras are there already (`EXTRAS`), and packages of pages are built with the backend of this environment."""
+"""Extras and `PRESENT` are there already, and packages of pages are built with the backend of this environment."""
 
 
 def link(folder: Path, names: set[str]) -> None:
@@ -181,9 +185,11 @@ def page_environment(request, root, tmp_path, python_with, command_of):
             if key.startswith(("PIP_", "SSL_", "HTTPS_", "https_"))
         },
     }
-    added = installed(python) - before
-    if added:
-        pip(python, "uninstall", "--yes", *sorted(added))
+    (packages,) = python.parents[1].glob("lib/python*/site-packages")
+    for added in distributions(path=[str(packages)]):
+        if added.name not in before:
+            for file in added.files or ():
+                Path(added.locate_file(file)).unlink(missing_ok=True)
 
 
 def of_all_pages(root: Path) -> str:

@@ -559,7 +559,11 @@ FINER_CODES = (
         "unavailable",
         "The platform, a package, a program, another tool or a variable that the tool needs is missing.",
     ),
-    ("estimate_exceeds_limit", "limit_exceeded", "The estimate of the tool exceeds one of its limits."),
+    (
+        "estimate_exceeds_limit",
+        "limit_exceeded",
+        "The declared estimate of the tool, or all of at least 20 observed calls, exceed a limit of the call. Nothing was called.",
+    ),
     ("mock_failed", "internal", "The mock failed; with file and line."),
     (
         "passthrough_not_allowed",

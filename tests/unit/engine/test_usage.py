@@ -68,14 +68,21 @@ async def test_calls_that_fail_tell_what_they_sent():
     assert large.error.code == "response_too_large"
     assert large.usage.requests == again.usage.requests == 1
 
+    arrived = asyncio.Event()
+
     async def silent(_reader, _writer, _head):
+        arrived.set()
         await asyncio.Event().wait()
 
-    text = live_tool(f"url: {API}/x", more="timeout: 200ms")
-    async with calling(text, silent) as (runtime, _server):
-        late = await runtime.call("tool", {})
-    assert (late.outcome, late.usage.requests, late.usage.received_bytes) == (Outcome.TIMEOUT, 1, 0)
-    assert late.usage.sent_bytes > 0
+    async with calling(live_tool(f"url: {API}/x"), silent) as (runtime, _server):
+        call = asyncio.ensure_future(runtime.call("tool", {}))
+        await arrived.wait()
+        [running] = runtime.running()
+        assert (running.usage.requests, running.usage.received_bytes) == (1, 0)
+        runtime.cancel(all=True)
+        ended = await call
+    assert (ended.outcome, ended.usage.requests, ended.usage.received_bytes) == (Outcome.CANCELLED, 1, 0)
+    assert ended.usage.sent_bytes == running.usage.sent_bytes > 0
 
 
 async def test_a_call_that_sends_nothing_has_no_requests():

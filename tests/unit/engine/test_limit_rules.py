@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from holding import opened
-from toolcrib import Outcome, Runtime, VirtualClock
-from toolcrib.core.model import CallContext
+from reaching import ORIGIN, Reached, reaching
+from sampling import examples
+from toolcrib import Call, Outcome, Result, Runtime, VirtualClock
+from toolcrib.core.model import Bounds, CallContext, Descriptor
 from toolcrib.engine import engine_of
+from toolcrib.engine.middleware import build_chain
+from toolcrib.engine.middleware.layer import LayerContext, SharedState
+from toolcrib.loading.limit_rules import LimitRule
 
 TOOLS = """
 name: find
@@ -125,7 +135,7 @@ def test_the_queue_of_a_rule_is_bounded():
     }
 
 
-PER = {
+SHARES = {
     "run": ["ok", "rate_limited", "rate_limited", "rate_limited", "rate_limited"],
     "session": ["ok", "rate_limited", "ok", "ok", "ok"],
     "caller": ["ok", "rate_limited", "rate_limited", "ok", "rate_limited"],
@@ -134,7 +144,7 @@ PER = {
 }
 
 
-@pytest.mark.parametrize(("per", "expected"), PER.items())
+@pytest.mark.parametrize(("per", "expected"), SHARES.items())
 def test_what_shares_a_rule(per, expected):
     runtime = ruled(f"few: {{per: {per}, rate: 1/1h}}")
     one = {"id": "one", "caller": "a", "user": "u"}
@@ -257,6 +267,99 @@ def test_a_tool_that_no_rule_names_keeps_its_chain():
         ]
         assert made[0] is made[1] is not made[2]
         assert [chain.tool.timeout for chain in made] == [0.5, 0.5, 30.0]
+
+
+# Laws
+
+PER = ("run", "session", "user", "caller", "tool")
+RULES = st.lists(st.tuples(st.sampled_from(PER), st.integers(1, 3)), min_size=1, max_size=4)
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),  # tool
+        st.integers(0, 2),  # session
+        st.sampled_from(["x", "y"]),  # caller
+        st.sampled_from([0.0, 0.1, 1.0]),  # pause before the next call
+        st.booleans(),  # whether its caller gives up
+    ),
+    max_size=15,
+)
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(RULES, CALLS, st.booleans())
+def test_no_set_of_rules_is_exceeded_or_keeps_calls_waiting_for_ever(written, asked, reaches):
+    rules = [
+        LimitRule(f"r{number}", {}, per, Bounds(None, most, 100), {}, "toolcrib.yaml:1")
+        for number, (per, most) in enumerate(written)
+    ]
+    inside, peaks = Counter(), Counter()
+
+    async def answer(call):
+        context = call.context
+        keys = {
+            "run": "",
+            "session": context.session.id,
+            "user": context.user,
+            "caller": context.caller,
+            "tool": call.tool.name,
+        }
+        for per, key in keys.items():
+            inside[per, key] += 1
+            peaks[per] = max(peaks[per], inside[per, key])
+        try:
+            await context.session.clock.sleep(0.5)
+        finally:
+            for per, key in keys.items():
+                inside[per, key] -= 1
+        return Result.ok(1)
+
+    runtime, shared = reaching(answer), SharedState()
+    clock = VirtualClock()
+    sessions = [runtime.session(clock=clock) for _ in range(3)]
+    chains = {}
+    for name in ("a", "b"):
+        tool = Descriptor(name, input_schema={}, timeout=600.0)
+        bound = Reached(answer, ORIGIN, repeatable=False) if reaches else Waiting(answer)
+        chains[name] = build_chain(LayerContext(tool, bound, shared, limit_rules=rules)), tool
+
+    async def one(number, at, name, session, caller, gives_up):
+        chain, tool = chains[name]
+        context = CallContext(sessions[session], caller=caller, user=caller.upper())
+        with clock.working():
+            await clock.sleep(at)
+            try:
+                async with clock.timeout(0.7 if gives_up else 10_000):
+                    return await chain.run(Call(tool, {}, context, str(number)))
+            except TimeoutError:
+                return None
+
+    async def run():
+        at, tasks = 0.0, []
+        for number, (name, session, caller, pause, gives_up) in enumerate(asked):
+            tasks.append(one(number, at, name, session, caller, gives_up))
+            at += pause
+        made = await asyncio.gather(*tasks)
+        began = clock.monotonic()
+        last = await one(99, 0.0, "a", 0, "x", gives_up=False)
+        return [*made, last], clock.monotonic() - began
+
+    results, took = asyncio.run(run())
+    assert all(result is None or result.outcome is Outcome.OK for result in results)
+    for per, most in written:
+        assert peaks[per] <= most
+    # No place is still taken.
+    assert took == pytest.approx(0.5)
+
+
+@dataclass
+class Waiting:
+    """A bound tool that waits, without calls outside the program."""
+
+    answer: Any
+    waits: bool = True
+
+    async def execute(self, call):
+        return await self.answer(call)
 
 
 # Budgets

@@ -16,6 +16,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
+import a2a_client
 import access
 import approvals
 import calls
@@ -139,6 +140,7 @@ def main() -> int:
         Section("live", live.rows(peer_versions)),
         Section("mcp_server", serving.rows()),
         Section("mcp_client", mcp_client.rows(peer_versions)),
+        Section("a2a_client", a2a_client.rows(peer_versions)),
         Section("loop", loop.rows()),
         Section("operations", operations.rows()),
         Section("loading", loading.rows()),

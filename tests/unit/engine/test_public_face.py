@@ -25,6 +25,7 @@ FACE = {
     "enable",
     "estimate",
     "execute_remote_tool",
+    "execute_remote_tool_streaming",
     "journal",
     "list_remote_tools",
     "observe",

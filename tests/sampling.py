@@ -22,7 +22,7 @@ def sample(cases: Iterable[T], one_in: int = 2) -> list[T]:
 
 
 FEW = 20
-"""The most examples of a property in a sample, which is also what the profile of conftest.py gives."""
+"""The most examples of a property in a sample; one that asks for no number has half of them (conftest.py)."""
 
 
 def examples(number: int) -> int:

@@ -13,7 +13,8 @@ FUZZ_MINUTES ?= 10
 
 # Three workers on two cores take the files in their order: the long ones of docs and integration, which often wait for programs that they
 # start, come before the many short ones.
-SPREAD := -n 3 --dist loadfile --no-loadscope-reorder
+# A worker that dies, such as by `faulthandler_timeout`, fails its test and is not replaced: its replacement would wait for ever.
+SPREAD := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # A single test with every instance may take many minutes.
 EXHAUSTIVE := --exhaustive --override-ini faulthandler_timeout=3600

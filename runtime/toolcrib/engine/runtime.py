@@ -1828,6 +1828,7 @@ class Engine:
             self.seen_by(self.registry, principal).why_hidden(tool.name)
             or self._binder.missing(tool)
             or self._unmet(tool)
+            or self._lacks(tool)
             or ("" if refused is None else refused.reason)
             or (f"{why.message}; {why.hint}" if why is not None else "")
         )
@@ -1840,6 +1841,10 @@ class Engine:
             return ""
         return self.environment_check()(card_of(tool))
 
+    def _lacks(self, tool: Descriptor) -> str:
+        """What this machine lacks to run a tool in its mode; empty if nothing is known to be missing."""
+        return "" if tool.mode is None else self.executors.lacks(tool.mode, tool, self.trust.contents.base)
+
     def environment_check(self) -> Callable[[Card], str]:
         """A function from a card to why the tool cannot run in this environment; empty if it can.
 
@@ -1851,8 +1856,12 @@ class Engine:
 
         def unmet(card: Card) -> str:
             # A mock answers everywhere.
-            within = card.mode is None or executors.is_contained(card.mode)
-            return "" if within else check.unmet(card)
+            if card.mode is None or executors.is_contained(card.mode):
+                return ""
+            why = check.unmet(card) if card.requires else ""
+            return why or (
+                self._lacks(self.registry[card.name]) if executors.checks_machine(card.mode) else ""
+            )
 
         def why_unable(name: str) -> str:
             card = self.registry.cards.get(name)

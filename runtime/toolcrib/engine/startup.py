@@ -139,13 +139,13 @@ def listings_of(stock: LoadedProject, profiles: SettingsByProfile, kinds: Execut
     )
 
 
-def _listing(stock: LoadedProject, settings: Settings, kinds: Kinds) -> Listing | None:
+def _listing(stock: LoadedProject, settings: Settings, kinds: Executors) -> Listing | None:
     try:
         registry = apply_profile(stock, settings, NOTHING, kinds)
     except ConfigurationError:
         return None  # a list under this profile reads the documents and reports the error
     cards = registry.query()
-    if any(card.requires for card in cards):
+    if any(card.requires or (card.mode is not None and kinds.checks_machine(card.mode)) for card in cards):
         return None  # the environment decides, which may change without a change of the files
     rows = [
         (

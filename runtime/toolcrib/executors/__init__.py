@@ -248,6 +248,22 @@ class Executors:
             self._give_up(mode, f"`keeps_state` failed: {_error_text(error)}")
             return False
 
+    def checks_machine(self, mode: str) -> bool:
+        """Whether a mode can tell what this machine lacks to run a tool."""
+        return hasattr(self.get(mode), "lacks")
+
+    def lacks(self, mode: str, tool: Descriptor, base: str) -> str:
+        """What this machine lacks to run a tool in a mode, and how to fix it; empty if nothing is known to be missing."""
+        said = getattr(self.get(mode), "lacks", None)
+        if said is None or mode not in tool.bindings:
+            return ""
+        try:
+            lacking: str = said(tool, base)
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
+            self._give_up(mode, f"`lacks` failed: {_error_text(error)}")
+            return ""
+        return lacking
+
     def may_complete(self, mode: str) -> bool:
         """Whether binding a tool in a mode may complete its schemas."""
         return hasattr(self.get(mode), "completes")

@@ -173,7 +173,7 @@ def why_unable(
     why = missing(card.mode)
     if why:
         return f"mode `{card.mode}` of `{card.name}` {why}"
-    return unmet(card) if card.requires else ""
+    return unmet(card)
 
 
 def matches_filters(

@@ -37,6 +37,16 @@ def test_a_tool_whose_mode_is_not_installed_is_unavailable(write, toolcrib, docu
     assert "not installed" in document("list", "--json")["tools"][0]["unavailable"]
 
 
+def test_a_program_that_is_installed_later_makes_its_tool_available(write, toolcrib):
+    folder = write({"descriptors/a.tool.yaml": "name: a\nmode: exec\nexec: {command: [./run.sh]}\n"})
+    assert "exec (unavailable)" in toolcrib("list").stdout
+    assert "exec (unavailable)" in toolcrib("list").stdout
+    program = folder / "descriptors" / "run.sh"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert toolcrib("list").stdout == "a  exec\n1 tool: 1 exec\n"
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -36,6 +36,28 @@ async def test_a_tool_without_its_program_is_unavailable(folder):
         assert engine_of(runtime).unavailable(runtime.registry["a"]) == result.message
 
 
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        ("{command: [no-such-program, x]}", "`no-such-program`, was not found in PATH"),
+        ("{command: [./missing.sh]}", "missing.sh`, does not exist; correct `exec.command`"),
+        ("{command: [cat], cwd: gone}", "does not exist; create it, or correct `exec.cwd`"),
+        ("{command: [cat], cwd: '${FOLDER}'}", ""),
+        ("{command: [cat]}", ""),
+    ],
+)
+async def test_lists_show_programs_that_are_missing(folder, block, why):
+    place = folder(a=f"name: a\nmode: exec\nexec: {block}\nmock: {{result: 1}}\n")
+    async with opened(place) as runtime:
+        engine, tool = engine_of(runtime), runtime.registry["a"]
+        found = engine.unavailable(tool)
+        assert why in found
+        assert bool(found) == bool(why)
+        assert engine.environment_check()(runtime.registry.cards["a"]) == found
+    async with opened(place, mode="mock") as runtime:
+        assert engine_of(runtime).unavailable(runtime.registry["a"]) == ""
+
+
 async def test_a_mock_needs_nothing(folder):
     place = folder(
         a=f"name: a\nmode: mock\nmock: {{result: 1}}\n{LIVE}dependencies: {{commands: [no-such]}}\n"

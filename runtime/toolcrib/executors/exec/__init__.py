@@ -108,6 +108,12 @@ class ExecExecutor:
 
         return check_block(descriptor)
 
+    def lacks(self, descriptor: Descriptor, base: str) -> str:
+        """Which program or working directory is missing; empty if none is, or if a variable decides which it is."""
+        from toolcrib.executors.exec.command import missing_program  # noqa: PLC0415 -- as above
+
+        return missing_program(descriptor, base)
+
     def bind(self, descriptor: Descriptor) -> BoundProgram:
         """Compile the block, resolve its variables, and find the program and the sandbox. Nothing is started.
 

@@ -20,7 +20,7 @@ from toolcrib.expressions.compiler import ArgumentReads
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, split_variables
 from toolcrib.servers.environment import NetworkEnvironment
-from toolcrib.servers.sandbox_grants import declared_paths, resolved_path, sandbox_of
+from toolcrib.servers.sandbox_grants import declared_paths, folder_of, resolved_path, sandbox_of
 
 MODE: Final = "exec"
 
@@ -377,6 +377,26 @@ def find_program(name: str, cwd: str, path: str, tool: str) -> str:
             hint = did_you_mean(name, _programs_in(path)) or "install it, or write its full path"
         raise NotReady(message, code="no_program", hint=hint)
     return os.path.abspath(program)
+
+
+def missing_program(descriptor: Descriptor, base: str) -> str:
+    """Why the program of a block cannot be found, with a hint; empty if it can, or if a variable decides where it is.
+
+    Args:
+        descriptor: The descriptor.
+        base: The folder that the names of sources are relative to.
+    """
+    block: Any = descriptor.bindings[MODE]
+    cwd = block.get("cwd", ".")
+    path = block.get("env", {}).get("PATH", inherited_environment(os.environ).get("PATH", os.defpath))
+    program = block["command"][0]
+    if any("$" in text or "{{" in text for text in (program, cwd, path)):
+        return ""
+    try:
+        find_program(program, os.path.join(folder_of(descriptor, MODE, base), cwd), path, descriptor.name)
+    except NotReady as error:
+        return f"{error.message}; {error.hint}"
+    return ""
 
 
 def _programs_in(path: str) -> Sequence[str]:

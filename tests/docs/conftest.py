@@ -186,10 +186,12 @@ def page_environment(request, root, tmp_path, python_with, command_of):
         },
     }
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
-    for added in distributions(path=[str(packages)]):
-        if added.name not in before:
-            for file in added.files or ():
-                Path(added.locate_file(file)).unlink(missing_ok=True)
+    for added in [each for each in distributions(path=[str(packages)]) if each.name not in before]:
+        files = [Path(added.locate_file(file)) for file in added.files or ()]
+        for file in files:
+            file.unlink(missing_ok=True)
+        for folder in {file.parent for file in files if file.parent.suffix == ".dist-info"}:
+            shutil.rmtree(folder)  # without metadata, nothing can list the distributions
 
 
 def of_all_pages(root: Path) -> str:

@@ -23,7 +23,7 @@ from served_models import in_chunks, message, speaking
 from toolcrib import Outcome, VirtualClock
 from toolcrib.cli.arguments import plain_arguments, read_arguments
 from toolcrib.core.errors import ExpressionError, Problem
-from toolcrib.core.model import JSON
+from toolcrib.core.model import JSON, Descriptor
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
 from toolcrib.engine.runtime import loaded_runtime
@@ -260,6 +260,7 @@ def event_streams(data: bytes) -> str:
 
 
 _ASKED = CallTarget(Server("shop"), "buy", "shop__buy", repeatable=False)
+_BUY = Descriptor("shop__buy", output_schema={"type": "object"})
 _CATALOGUE = Catalogue("shop", {"buy": {"name": "buy"}})
 
 
@@ -286,7 +287,7 @@ def mcp_lines(data: bytes) -> str:
 
 def _of_result(raw: dict[str, Any]) -> str:
     try:
-        result = result_of(raw, _ASKED, {"type": "object"}, _CATALOGUE, str)
+        result = result_of(raw, _ASKED, _BUY, _CATALOGUE, str)
     except InvalidAnswer as error:
         return error.message[:20]
     assert isinstance(result.outcome, Outcome)

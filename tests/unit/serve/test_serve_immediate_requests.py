@@ -62,7 +62,8 @@ class Asked:
         """Status, headers and body of the answer to a request."""
         named = {name.replace("_", "-"): value for name, value in (self._headers | headers).items()}
         told = [(name.encode(), value.encode()) for name, value in named.items()]
-        scope = {"type": "http", "method": method, "path": "/mcp", "headers": told, "query_string": b""}
+        scope = {"type": "http", "http_version": "1.1", "method": method, "path": "/mcp", "headers": told}
+        scope["query_string"] = b""
         heard = [{"type": "http.request", "body": body, "more_body": False}]
         said = []
 

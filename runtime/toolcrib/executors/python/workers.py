@@ -237,11 +237,14 @@ class WorkerProcess:
         """
         if self.failure is not None:
             raise BrokenPipeError
-        self._child.write(request)
         self._hear = hear
         self._reply = reply = asyncio.get_running_loop().create_future()
         if self._monitor is not None:
+            # Before the request is sent: whatever the worker uses from then on belongs to the call.
             self._monitor.start(anew=True)
+        # A worker that already exceeds a limit was killed; the future receives the failure.
+        if self.failure is None:
+            self._child.write(request)
         return reply
 
     async def _exit(self) -> list[Any]:

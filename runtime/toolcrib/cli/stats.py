@@ -218,7 +218,7 @@ async def selected(name: str | None) -> AsyncIterator[Inspection]:
     """The served runtime with a process ID, a name or a folder; without one, the only one here.
 
     Raises:
-        click.UsageError: There is no such runtime, or there are several.
+        click.UsageError: No served runtime matches, or several match.
     """
     async with served() as found:
         matching = [each for each in found if name is None or _is_named(each, name)]

@@ -295,7 +295,7 @@ class ProcessMonitor:
         return self.peak
 
     def so_far(self) -> dict[str, Any]:
-        """What the process has used so far, by name as in `Usage`; only the last measurement once `stop` was called."""
+        """What the process has used so far, by name as in `Usage`. After `stop`, the result of its last measurement."""
         return (self.peak if self._stopped else self.peak.joined(self._measured())).values()
 
     def _measured(self) -> ProcessUsage:

@@ -236,10 +236,11 @@ def over_estimate(
 
     timeout = effective_timeout(tool, bound, rules)
     fault = over_timeout(tool, timeout)
-    name, limit, estimate = "timeout", format_duration(timeout), tool.estimate.duration
+    limit: str | int = format_duration(timeout)
+    name, estimate = "timeout", tool.estimate.duration
     if fault is None:
         fault = over_output_size(tool)
-        name, limit, estimate = "output_size", tool.limits.output_size, tool.estimate.output  # type: ignore[assignment]
+        name, limit, estimate = "output_size", tool.limits.output_size, tool.estimate.output
     if fault is None:
         return None
     return Unavailable(

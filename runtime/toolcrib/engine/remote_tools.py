@@ -101,7 +101,7 @@ async def call_of(
     given = {"metadata": dict(metadata or {}), **({"task": dict(task)} if task else {})}
     found = found._replace(bindings={**found.bindings, AGENT_MODE: {**block, **given}})
     if task:
-        # The answer to a question is no call with arguments.
+        # An answer to a question of the agent need not fit the schema of the tool.
         found = found._replace(input_schema=True)
     if timeout is not None:
         found = found._replace(timeout=timeout)

@@ -49,7 +49,7 @@ def layer(context: LayerContext, call_next: Link) -> Link | None:
 def _late(call: Call, seconds: float, elapsed: float, given: CallProgress) -> Result:
     acted = bool(given.attempts) and given.reached and may_have_acted(call.tool)
     text = format_duration(seconds)
-    # Where a descriptor writes its own timeout is no news; a project or profile may be.
+    # The author of a descriptor knows its timeout, but not always that of a project or profile.
     place = call.tool.origin.settings.get("timeout", "")
     queued = f"; it waited in the queue of `{given.queue}`" if given.queue else ""
     late = Result.failed(

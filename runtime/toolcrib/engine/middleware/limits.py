@@ -82,10 +82,10 @@ class LimiterUse:
 
     def place(self, limit: str) -> str:
         """Where a limit is declared; empty for a built-in default, or if another tool of the origin declares it."""
-        if self.per:
-            return self.owner.place  # type: ignore[union-attr]
+        if not isinstance(self.owner, Descriptor):
+            return self.owner.place
         prefix = "" if self.name == self.owner.name else "origin."
-        return place_of_limit(self.owner, prefix + limit)  # type: ignore[arg-type]
+        return place_of_limit(self.owner, prefix + limit)
 
     def state(self, now: float) -> Iterator[dict[str, JSON]]:
         """Its limits, with the number of calls that use them."""

@@ -418,8 +418,8 @@ class AgentConnection:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
-        for client in {self._of_cards, self._endpoint} - {None}:
-            await client.aclose()  # type: ignore[union-attr] # None was removed
+        for client in {each for each in (self._of_cards, self._endpoint) if each is not None}:
+            await client.aclose()
 
 
 def _origin(url: str) -> str:

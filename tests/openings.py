@@ -54,6 +54,23 @@ class Documents(NamedTuple):
         return runtime, [run for scenario in runtime.scenarios for run in runs_of(scenario)]
 
 
+class InterruptedStart(Documents):
+    """Sends SIGINT to each process that reads it, which is before the worker's own code runs."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _interrupted, tuple(self)
+
+    def open(self) -> tuple[Runtime, Sequence[Scenario]]:
+        """As above, once programs that it starts can be interrupted."""
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        return super().open()
+
+
+def _interrupted(*values: str | int) -> InterruptedStart:
+    os.kill(os.getpid(), signal.SIGINT)
+    return InterruptedStart(*values)  # type: ignore[arg-type] # as they were
+
+
 async def _end(call: Call) -> Result:
     if "signal" in call.arguments:
         os.kill(os.getpid(), signal.Signals[str(call.arguments["signal"])])

@@ -13,9 +13,10 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple, TypeAlias
@@ -226,11 +227,13 @@ class _WorkerPool:
             process = self._context.Process(
                 target=_run_worker, args=(theirs, self._opening, self._update), daemon=True
             )
-            process.start()
-            # While this process holds a copy of the worker's end, the death of the worker does not close the
-            # pipe.
-            theirs.close()
-            self._workers.append(_Worker(process, ours))
+            # An interrupt waits until the worker is among those that are stopped.
+            with _interrupts_held():
+                process.start()
+                # While this process holds a copy of the worker's end, the death of the worker does not close the
+                # pipe.
+                theirs.close()
+                self._workers.append(_Worker(process, ours))
 
     def receive(self) -> None:
         """Wait for messages of workers and handle them."""
@@ -344,10 +347,27 @@ def _ending(code: int | None) -> str:
     return f"ended with exit code {code}"
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Block SIGINT in this thread, and in the processes that it starts, which inherit the mask.
+
+    A worker that is interrupted before it ignores the signal would print a traceback.
+    """
+    # Its own start ends with SIGINT unblocked, so it comes first.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _run_worker(connection: Connection, opening: OpenRuntime, update: bool) -> None:
     """Run batches in a worker process until its connection is closed."""
     # Ctrl-C sends SIGINT to every process of the terminal; the main process stops its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What tools start from here on is not to inherit the mask of this process.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # stdout belongs to the report of the main process, whatever tools and their programs print.
     os.dup2(2, 1)
     sys.stdout = sys.stderr

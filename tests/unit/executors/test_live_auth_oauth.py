@@ -28,7 +28,7 @@ from toolcrib.http.auth import AuthFailure, TokenCache
 from toolcrib.security.egress import EgressRefused
 from toolcrib.security.secrets import SecretResolver
 
-KEYS = {"SECRET": "s3 cr&t", "REFRESH": "r-1", "CLIENT": "crib"}
+KEYS = {"SECRET": "s3 cr&t", "REFRESH": "r-1", "CLIENT": "client-5e1"}
 
 
 def client(server, **more):
@@ -86,7 +86,7 @@ async def test_a_client_proves_itself_in_a_header():
         "scope": "a b:c",
         "audience": "https://api/é",
     }
-    encoded = base64.b64encode(b"crib:s3+cr%26t").decode()
+    encoded = base64.b64encode(b"client-5e1:s3+cr%26t").decode()
     assert head.header("authorization") == f"Basic {encoded}"
 
 
@@ -99,7 +99,7 @@ async def test_a_client_may_prove_itself_in_the_body():
     assert head.header("authorization") is None
     assert form_of(head) == {
         "grant_type": "client_credentials",
-        "client_id": "crib",
+        "client_id": "client-5e1",
         "client_secret": "s3 cr&t",
     }
 
@@ -111,7 +111,7 @@ async def test_a_refresh_token_is_sent_with_or_without_a_secret():
         first, second = server.requests
     assert form_of(first) == {"grant_type": "refresh_token", "refresh_token": "r-1"}
     assert first.header("authorization").startswith("Basic ")
-    assert form_of(second) == {"grant_type": "refresh_token", "refresh_token": "r-1", "client_id": "crib"}
+    assert form_of(second) == {"grant_type": "refresh_token", "refresh_token": "r-1", "client_id": "client-5e1"}
     assert second.header("authorization") is None
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 
-from openings import Documents
+from openings import Documents, InterruptedStart
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.scenarios import run_scenario
 from toolcrib.scenarios.workers import _run_worker, _WorkerPool, pack_report, run_in_processes, unpack_report
@@ -161,6 +161,15 @@ def test_a_worker_ignores_ctrl_c_and_ends_when_its_line_is_closed(interrupts):
     assert said[0] == ["tools.yaml:11 good_NUMBER 0"]
     assert unpack_report(said[1][1], scenarios[0]).passed
     theirs.close()
+
+
+def test_a_worker_ignores_ctrl_c_from_its_first_moment(capfd):
+    _made, scenarios = documents(GOOD)
+    opening = InterruptedStart(GOOD, os.getpid())
+    with closing(run_in_processes(opening.open, scenarios, jobs=1)) as coming:
+        assert [report.passed for report in coming] == [True]
+    assert capfd.readouterr().err == ""
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_a_worker_whose_listener_is_gone_ends_without_a_word(interrupts):

@@ -111,7 +111,11 @@ async def test_a_refresh_token_is_sent_with_or_without_a_secret():
         first, second = server.requests
     assert form_of(first) == {"grant_type": "refresh_token", "refresh_token": "r-1"}
     assert first.header("authorization").startswith("Basic ")
-    assert form_of(second) == {"grant_type": "refresh_token", "refresh_token": "r-1", "client_id": "client-5e1"}
+    assert form_of(second) == {
+        "grant_type": "refresh_token",
+        "refresh_token": "r-1",
+        "client_id": "client-5e1",
+    }
     assert second.header("authorization") is None
 
 

@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from toolcrib.security.tool_policy import ToolPolicy
     from toolcrib.security.trust import Workspace
     from toolcrib.security.trust_needs import Need, make_need
+    from toolcrib.servers.a2a.conversion import artifact_from_result, result_from_artifact
 
 _HOMES = {
     "core.clock": ("RealClock",),
@@ -207,6 +208,7 @@ _HOMES = {
     "security.tool_policy": ("ToolPolicy",),
     "security.trust": ("Workspace",),
     "security.trust_needs": ("Need", "make_need"),
+    "servers.a2a.conversion": ("artifact_from_result", "result_from_artifact"),
     "core.hooks": ("load_hook",),
     "core.virtual_clock": ("VirtualClock",),
 }
@@ -315,10 +317,12 @@ __all__ = [
     "ViolationLog",
     "VirtualClock",
     "Workspace",
+    "artifact_from_result",
     "factory",
     "load_hook",
     "make_need",
     "parse_registry",
+    "result_from_artifact",
     "run_scenario",
     "runs_of",
     "simple_tool",

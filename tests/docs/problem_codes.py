@@ -15,6 +15,7 @@ OUTSIDE = (
     "core/errors.py",
     "servers/mcp/failures.py",
     "servers/a2a/outcomes.py",
+    "servers/a2a/conversion.py",
     "core/hooks.py",
     "formats/providers/",
     "frameworks/",

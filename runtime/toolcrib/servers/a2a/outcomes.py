@@ -8,16 +8,9 @@ from typing import Any, Final
 
 from a2a.types import TaskState
 
-from toolcrib.core.model import JSON, MeasuredUsage, Outcome, Result, Schema
-from toolcrib.servers.a2a.messages import (
-    RESULT,
-    ArtifactParts,
-    ToolValue,
-    error_of_message,
-    text_of_message,
-    to_json,
-    value_of_parts,
-)
+from toolcrib.core.model import JSON, Outcome, Result, Schema
+from toolcrib.servers.a2a.artifacts import RESULT, ArtifactParts, result_of_parts, to_json
+from toolcrib.servers.a2a.messages import error_of_message, text_of_message
 from toolcrib.servers.a2a.tasks import INTERRUPTED, TASK_NOT_FOUND, AgentError, AgentTask
 from toolcrib.servers.endpoint import ExchangeFailure
 from toolcrib.servers.mcp.failures import (
@@ -85,22 +78,7 @@ def result_of_task(task: AgentTask, target: CallTarget, schema: Schema | None) -
 
 
 def _result_of_artifact(task: AgentTask, artifact: ArtifactParts, schema: Schema | None) -> Result:
-    found = value_of_parts(artifact.parts, schema)
-    known = {key: value for key, value in artifact.metadata.items() if key not in (RESULT, "tool_name")}
-    return _ok(task, found, known)
-
-
-def _ok(task: AgentTask, found: ToolValue, metadata: Mapping[str, JSON]) -> Result:
-    meta: dict[str, JSON] = {"remote": {**_ids(task), **metadata}}
-    if found.inexact:
-        meta["warnings"] = [
-            "the result contains integers above 2^53, which may have lost digits on their way"
-        ]
-    result = Result.ok(found.value, content=found.content, meta=meta)
-    spent = metadata.get("execution_time_ms")
-    if isinstance(spent, int | float) and not isinstance(spent, bool) and spent >= 0:
-        result = result._replace(usage=MeasuredUsage.of(1, 0.0, {"remote_time": spent / 1000}))
-    return result
+    return result_of_parts(artifact.parts, schema, artifact.metadata, _ids(task))
 
 
 def _ids(task: AgentTask) -> dict[str, JSON]:
@@ -113,12 +91,8 @@ def _result_of_message(task: AgentTask, target: CallTarget, schema: Schema | Non
     assert message is not None  # noqa: S101 -- the caller has checked it
     metadata = to_json(message.metadata) if message.HasField("metadata") else {}
     if metadata.get(RESULT) is True or target.server.lenient:
-        return _ok(task, value_of_parts([*message.parts], schema), _without_mark(metadata))
+        return result_of_parts(message.parts, schema, metadata, _ids(task))
     return _no_result(target, "it answered with a message that is not marked as the result")
-
-
-def _without_mark(metadata: Mapping[str, JSON]) -> dict[str, JSON]:
-    return {key: value for key, value in metadata.items() if key not in (RESULT, "tool_name")}
 
 
 def _unmarked(task: AgentTask, target: CallTarget, schema: Schema | None) -> Result:
@@ -130,7 +104,7 @@ def _unmarked(task: AgentTask, target: CallTarget, schema: Schema | None) -> Res
     for artifact in (*with_data, *artifacts):
         return _result_of_artifact(task, artifact, schema)
     if task.said is not None and task.said.parts:
-        return _ok(task, value_of_parts([*task.said.parts], schema), {})
+        return result_of_parts(task.said.parts, schema, {}, _ids(task))
     return _no_result(target, "it completed the task without an artifact and without a message")
 
 

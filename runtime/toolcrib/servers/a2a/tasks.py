@@ -30,14 +30,9 @@ from toolcrib.core.clock import RealClock
 from toolcrib.core.model import Content, Partial, Progress
 from toolcrib.core.text import format_size
 from toolcrib.servers.a2a.agents import AgentConnection
+from toolcrib.servers.a2a.artifacts import ArtifactParts, content_of_part
 from toolcrib.servers.a2a.cards import EXTENSION
-from toolcrib.servers.a2a.messages import (
-    EXTENSIONS_HEADER,
-    ArtifactParts,
-    SkillCall,
-    content_of_part,
-    text_of_message,
-)
+from toolcrib.servers.a2a.messages import EXTENSIONS_HEADER, SkillCall, text_of_message
 from toolcrib.servers.a2a.transport import RequestTrace
 from toolcrib.servers.endpoint import ExchangeFailure
 from toolcrib.servers.mcp.failures import InvalidAnswer, clean_text

@@ -18,7 +18,7 @@ from http_server import LARGE_SIZE, serving
 from rounds import Row, interleaved, line
 
 from toolcrib import JSON, Executors, Runtime, parse_registry
-from toolcrib.serve.mcp.lifecycle import frequent_thread_switches
+from toolcrib.serve.http_common.lifecycle import frequent_thread_switches
 
 FEW, MANY = 1_000, 100_000
 """Calls whose statistics are compared."""

@@ -23,7 +23,8 @@ from mcp.client.streamable_http import streamable_http_client
 from serving_mcp import PATIENCE, as_http, headers_of, json_of, request, said_raw, write
 from toolcrib import Runtime
 from toolcrib.core.clock import RealClock
-from toolcrib.serve.mcp import ListenAddress, Options, serve_http
+from toolcrib.serve.http_common.listen_address import ListenAddress
+from toolcrib.serve.mcp import Options, serve_http
 
 TOKENS = ("token-of-ada-1234567890", "token-of-bob-1234567890")
 

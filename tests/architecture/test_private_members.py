@@ -19,7 +19,7 @@ PRIVATE = {
     ("core/virtual_clock.py", "_ready"),
     ("core/virtual_clock.py", "_scheduled"),
     # The documented way to end a process immediately, and a name that only annotations use.
-    ("serve/mcp/lifecycle.py", "_exit"),
+    ("serve/http_common/lifecycle.py", "_exit"),
     ("http/response_body.py", "_Decompress"),
     # Parts of CPython, with other modules where they are missing; the last one is read by type checkers only.
     ("loading/cache/header.py", "_json"),

@@ -45,7 +45,7 @@ from toolcrib.schema.validation import json_violation
 from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.egress import EgressGuard
 from toolcrib.security.secrets import MissingSecret, SecretResolver
-from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
+from toolcrib.serve.http_common.asgi import InvalidMessage, parse_message
 from toolcrib.servers.lock import parse_lock, render_lock
 from toolcrib.servers.mcp.failures import CallTarget, InvalidAnswer
 from toolcrib.servers.mcp.incoming_messages import MessageSplitter, parse_messages, read_head

@@ -29,7 +29,8 @@ from serving_mcp import (
     write,
 )
 from toolcrib import Runtime
-from toolcrib.serve.mcp import CertificateFiles, ClientLimits, ListenAddress, Options, serve_http
+from toolcrib.serve.http_common.listen_address import CertificateFiles, ClientLimits, ListenAddress
+from toolcrib.serve.mcp import Options, serve_http
 
 pytestmark = [quiet_sdk]
 

@@ -35,8 +35,8 @@ from serving_mcp import (
     write,
 )
 from toolcrib.cli.group import cli
-from toolcrib.serve.mcp import CertificateFiles
-from toolcrib.serve.mcp.tls import tls_context
+from toolcrib.serve.http_common.listen_address import CertificateFiles
+from toolcrib.serve.http_common.tls import tls_context
 
 pytestmark = [quiet_sdk]
 

@@ -26,7 +26,8 @@ from spans import (
     traceparent_of,
 )
 from toolcrib import Outcome, Runtime, Telemetry
-from toolcrib.serve.mcp import ListenAddress, Options, serve_http
+from toolcrib.serve.http_common.listen_address import ListenAddress
+from toolcrib.serve.mcp import Options, serve_http
 from toolcrib.serve.mcp.server import ToolServer
 
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

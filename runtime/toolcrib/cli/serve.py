@@ -29,9 +29,10 @@ from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.middleware.call_log import LOGGER, JSONFormatter
 from toolcrib.engine.runtime import Runtime
+from toolcrib.serve.http_common.listen_address import NEW_TOKEN, CertificateFiles, ListenAddress, Say
 from toolcrib.serve.inspection import inspectable
-from toolcrib.serve.mcp import CertificateFiles, ListenAddress, Options, StdoutError, serve_http, serve_stdio
-from toolcrib.serve.mcp.options import NEW_TOKEN, Say, SessionMode
+from toolcrib.serve.mcp import Options, StdoutError, serve_http, serve_stdio
+from toolcrib.serve.mcp.options import SessionMode
 
 
 @click.group("serve")

@@ -17,7 +17,8 @@ from http_servers import answered_by, answering_json
 from mcp_calling import http_server, over_http
 from toolcrib import CallFinished, CallStarted, Outcome, Result, Runtime, ToolAppeared, parse_registry
 from toolcrib.engine import engine_of
-from toolcrib.serve.mcp import ListenAddress, Options, serve_http
+from toolcrib.serve.http_common.listen_address import ListenAddress
+from toolcrib.serve.mcp import Options, serve_http
 
 NUMBERS = itertools.count()
 

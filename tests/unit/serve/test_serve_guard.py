@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp.http_server import RequestGuard
-from toolcrib.serve.mcp.options import ListenAddress, is_loopback
+from toolcrib.serve.http_common.listen_address import ListenAddress, is_loopback
+from toolcrib.serve.http_common.request_guard import PageAccess, RequestGuard
+
+PAGES = PageAccess(b"POST", frozenset(), b"")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def judged(guard: RequestGuard, method: str = "POST", *, public: bool = False, *
 
 
 def test_an_address_of_the_network_is_no_origin_of_its_own():
-    guard = RequestGuard(ListenAddress("192.168.1.4", 80, tokens=("t",)), [80])
+    guard = RequestGuard(ListenAddress("192.168.1.4", 80, tokens=("t",)), [80], PAGES)
     proof = {"authorization": "Bearer t"}
     assert judged(guard, host="192.168.1.4", **proof) is None
     assert judged(guard, host="192.168.1.4:80", **proof) is None
@@ -65,7 +67,7 @@ def test_an_address_of_the_network_is_no_origin_of_its_own():
 
 
 def test_the_token_comes_after_host_and_origin():
-    guard = RequestGuard(ListenAddress(tokens=("t",)), [8000])
+    guard = RequestGuard(ListenAddress(tokens=("t",)), [8000], PAGES)
     assert judged(guard, host="evil.test") == 421
     assert judged(guard, host="localhost", origin="http://evil.test") == 403
     assert judged(guard, host="localhost") == 401
@@ -74,7 +76,7 @@ def test_the_token_comes_after_host_and_origin():
 
 
 def test_two_of_a_header_are_one_too_many():
-    guard = RequestGuard(ListenAddress(tokens=("t",)), [8000])
+    guard = RequestGuard(ListenAddress(tokens=("t",)), [8000], PAGES)
     host, proof = (b"host", b"localhost"), (b"authorization", b"Bearer t")
     origin = (b"origin", b"http://localhost:8000")
     assert guard.check("POST", [host, proof, origin], public=False) is None

@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager
 
 from serving_mcp import write
 from toolcrib import Runtime
-from toolcrib.serve.mcp import ListenAddress, Options
-from toolcrib.serve.mcp.http_server import RequestGuard
+from toolcrib.serve.http_common.listen_address import ListenAddress
+from toolcrib.serve.http_common.request_guard import RequestGuard
+from toolcrib.serve.mcp import Options
 from toolcrib.serve.mcp.immediate_requests import ScopedRequest
 from toolcrib.serve.mcp.server import ToolServer
-from toolcrib.serve.mcp.streamable_http import McpApp
+from toolcrib.serve.mcp.streamable_http import PAGE_ACCESS, McpApp
 
 TOKENS = ("token-of-ada-1234567890", "token-of-bob-1234567890")
 PAGE = "https://page.example"
@@ -113,7 +114,7 @@ async def asking(folder, tokens=()):
     async with Runtime.open(write(folder, TOOLS)) as runtime:
         server = ToolServer(runtime, Options(watch=False))
         address = ListenAddress("127.0.0.1", 8000, tokens=tokens, origins=(PAGE,))
-        app = McpApp(server, RequestGuard(address, [8000]), list, server.count, 10)
+        app = McpApp(server, RequestGuard(address, [8000], PAGE_ACCESS), list, server.count, 10)
         headers = {
             "host": "127.0.0.1:8000",
             "content-type": "application/json",

@@ -11,7 +11,7 @@ import pytest
 
 from in_memory import always, fake
 from toolcrib import ClosedRuntime, RealClock, Result
-from toolcrib.serve.mcp.lifecycle import SWITCH_INTERVAL, Shutdown, opened
+from toolcrib.serve.http_common.lifecycle import SWITCH_INTERVAL, Shutdown, opened
 
 
 async def test_work_that_hangs_is_cancelled_by_the_second_request_to_stop():

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holding import opened
+from toolcrib.serve.http_common.lifecycle import Shutdown
 from toolcrib.serve.mcp import Options
-from toolcrib.serve.mcp.lifecycle import Shutdown
 from toolcrib.serve.mcp.stdio import OversizedLine, StdioPipes, serve_stdio
 
 LINES = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=12)

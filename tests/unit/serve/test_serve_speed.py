@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from toolcrib.serve.mcp.lifecycle import YOUNG, frozen_heap
+from toolcrib.serve.http_common.lifecycle import YOUNG, frozen_heap
 
 
 class Tool:

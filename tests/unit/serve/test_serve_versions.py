@@ -16,7 +16,7 @@ import commands
 from serving_mcp import BASICS, ERAS, client, command, process, quiet_sdk, serve, stdio, texts, write
 from toolcrib.core.dependencies import MissingMember, missing_import
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp.http_server import check_uvicorn
+from toolcrib.serve.http_common.http_server import check_uvicorn
 from toolcrib.serve.mcp.sdk_connection import check_connections, missing_connection
 
 pytestmark = [quiet_sdk]
@@ -111,8 +111,8 @@ import asyncio
 import sys
 from contextlib import contextmanager
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp import http_server
-from toolcrib.serve.mcp.http_server import check_uvicorn
+from toolcrib.serve.http_common import http_server
+from toolcrib.serve.http_common.http_server import check_uvicorn
 from uvicorn import Server
 
 
@@ -166,7 +166,7 @@ def test_a_uvicorn_that_can_not_be_used_is_refused_with_what_it_lacks(tmp_path):
     )
     *refusals, degraded = done.stdout.splitlines()
     assert degraded == "HttpToolsProtocol.pipeline without limits"
-    lacking = f"unsupported_version; cannot serve MCP over HTTP: uvicorn {UVICORN} has no"
+    lacking = f"unsupported_version; cannot serve over HTTP: uvicorn {UVICORN} has no"
     assert [said.rpartition("; ")[0] for said in refusals] == [
         f"{lacking} `Server.startup`",
         f"{lacking} `Server.startup(sockets=...)`",

@@ -8,23 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolcrib.core.dependencies import imports_of_extra
-from toolcrib.serve.mcp.lifecycle import opened
-from toolcrib.serve.mcp.options import (
-    CertificateFiles,
-    ClientLimits,
-    ListenAddress,
-    Options,
-    Say,
-    StdoutError,
-)
+from toolcrib.serve.http_common.lifecycle import opened
+from toolcrib.serve.http_common.listen_address import ListenAddress, Say
+from toolcrib.serve.mcp.options import Options, StdoutError
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
 __all__ = [
-    "CertificateFiles",
-    "ClientLimits",
-    "ListenAddress",
     "Options",
     "StdoutError",
     "serve_http",

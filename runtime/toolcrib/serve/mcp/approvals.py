@@ -18,11 +18,18 @@ from mcp.types import CallToolRequestParams, ElicitResult
 from pydantic import ValidationError
 
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.core.model import JSON, Outcome, Result
-from toolcrib.core.text import compact, decode_json, escape_terminal
+from toolcrib.core.model import Result
+from toolcrib.core.text import escape_terminal
 from toolcrib.engine.approvals import Approvals
-from toolcrib.security.approvals import Answer, Pending, Scope
+from toolcrib.security.approvals import Answer, Pending
 from toolcrib.security.encryption import NoKey
+from toolcrib.serve.http_common.approval_form import (
+    FORM,
+    FORM_FOR_ONE_CALL,
+    answer_in_form,
+    approval_in,
+    question,
+)
 
 Context = ServerRequestContext[Any, Any]
 
@@ -32,39 +39,7 @@ REQUEST: Final = "approval"
 _MOST_OPEN: Final = 10_000
 """Maximum number of input requests that wait for a response; the oldest is then asked again."""
 
-_LONGEST: Final = 4_000
-"""Maximum length of a question, in characters."""
-
 _log = getLogger("toolcrib")
-
-# MCP, elicitation: only top-level properties of primitive types. An argument is edited as JSON text.
-SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "decision": {
-            "type": "string",
-            "title": "Decision",
-            "enum": ["approve", "approve for this session", "reject"],
-        },
-        "reason": {"type": "string", "title": "Reason", "description": "Why you reject the call."},
-        "arguments": {
-            "type": "string",
-            "title": "Arguments",
-            "description": "Other arguments for the call, as a JSON object. Values shown as *** stay as they are.",
-        },
-    },
-    "required": ["decision"],
-}
-"""Schema of the form that the client shows."""
-
-_ONCE: Final[dict[str, Any]] = {
-    **SCHEMA,
-    "properties": {
-        **SCHEMA["properties"],
-        "decision": {**SCHEMA["properties"]["decision"], "enum": ["approve", "reject"]},
-    },
-}
-"""The schema for a client whose session others share: its user cannot decide for them."""
 
 
 def can_elicit(ctx: Context) -> bool:
@@ -75,14 +50,7 @@ def can_elicit(ctx: Context) -> bool:
     return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
 
 
-def question(pending: Pending, problem: str = "") -> str:
-    """The message of the form."""
-    lines = [pending.message, f"{pending.tool} {compact(pending.arguments)}", *([problem] if problem else [])]
-    text = "\n".join(lines).encode(errors="replace").decode()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-
-
-def answer_of(result: ElicitResult, schema: dict[str, Any] = SCHEMA) -> Answer | None:
+def answer_of(result: ElicitResult, schema: dict[str, Any] = FORM) -> Answer | None:
     """The answer in a filled form; None if the user closed it without a decision.
 
     Args:
@@ -94,21 +62,8 @@ def answer_of(result: ElicitResult, schema: dict[str, Any] = SCHEMA) -> Answer |
     """
     if result.action == "cancel":
         return None
-    said = result.content or {}
-    reason = said.get("reason")
-    if result.action == "decline" or said.get("decision") == "reject":
-        return Answer.reject(reason if isinstance(reason, str) else "")
-    decision, known = said.get("decision"), schema["properties"]["decision"]["enum"]
-    if decision not in known:
-        raise ValueError(f"`decision` must be one of: {', '.join(f'`{each}`' for each in known)}")
-    scope: Scope = "once" if decision == "approve" else "session"
-    written = said.get("arguments")
-    if not isinstance(written, str) or not written.strip():
-        return Answer.approve(scope=scope)
-    edited = decode_json(written)
-    if not isinstance(edited, dict):
-        raise ValueError("`arguments` must be a JSON object")  # noqa: TRY004 -- the form is the text of a person
-    return Answer.approve(edited, scope=scope)
+    said: Mapping[str, Any] = result.content or {}
+    return answer_in_form({**said, "decision": "reject"} if result.action == "decline" else said, schema)
 
 
 class FormApprover:
@@ -125,7 +80,7 @@ class FormApprover:
         """Show the form; None if the user gave no valid answer, so that the call stays pending."""
         try:
             result = await self._ctx.session.elicit_form(
-                question(pending), SCHEMA, related_request_id=self._ctx.request_id
+                question(pending), FORM, related_request_id=self._ctx.request_id
             )
             return answer_of(result)
         # The client refused, disconnected, or sent something else than a form.
@@ -178,7 +133,7 @@ class InputRequests:
         approval = self._approvals.find(id_) if id_ else None
         if approval is None or result.error is None:
             return None
-        schema = _ONCE if approval.session == shared else SCHEMA
+        schema = FORM_FOR_ONE_CALL if approval.session == shared else FORM
         self._open[approval.id] = OpenInputRequest(principal, approval.tool, schema)
         if len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)
@@ -219,12 +174,3 @@ class InputRequests:
             return id_, error.message if error.code == "invalid_edit" else ""
         del self._open[id_]
         return id_, ""
-
-
-def approval_in(result: Result) -> str:
-    """The ID of the approval that a call waits for; empty for any other result."""
-    if result.outcome is not Outcome.NEEDS_APPROVAL or result.error is None:
-        return ""
-    facts: JSON | Mapping[str, JSON] = result.error.details.get("approval")
-    id_ = facts.get("id") if isinstance(facts, dict) else None
-    return id_ if isinstance(id_, str) else ""

@@ -8,12 +8,11 @@ watches files, and notifies clients when the list of tools changes.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -47,6 +46,9 @@ from toolcrib.engine.telemetry import describe_request, mcp_durations
 from toolcrib.registry.catalog import DENIED
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation.json_values import is_large
+from toolcrib.serve.http_common.calls_in_flight import CallsInFlight
+from toolcrib.serve.http_common.lifecycle import announced_changes
+from toolcrib.serve.http_common.listen_address import Say
 from toolcrib.serve.mcp.approvals import FormApprover, InputRequests, can_elicit
 from toolcrib.serve.mcp.client_sessions import (
     CALLER,
@@ -57,10 +59,9 @@ from toolcrib.serve.mcp.client_sessions import (
     InvalidName,
 )
 from toolcrib.serve.mcp.immediate_requests import ImmediateRequests
-from toolcrib.serve.mcp.lifecycle import frozen_heap
 from toolcrib.serve.mcp.messages import COMPLETE, render_result
 from toolcrib.serve.mcp.open_sessions import SESSION_HEADER
-from toolcrib.serve.mcp.options import Options, Say
+from toolcrib.serve.mcp.options import Options
 from toolcrib.serve.mcp.sdk_connection import connection_of, missing_connection
 from toolcrib.serve.mcp.tool_list import PAGES, EncodedPages, ListingCache, ToolListing
 
@@ -69,115 +70,6 @@ if TYPE_CHECKING:
 
 Report: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None]]
 """Reports the progress of a call to a client: progress, total, message."""
-
-
-class CallsInFlight:
-    """The calls in flight.
-
-    Attributes:
-        ending: Whether new calls are refused.
-    """
-
-    def __init__(self) -> None:
-        self.ending = False
-        self._tasks: set[asyncio.Task[Result]] = set()
-        self._idle = asyncio.Event()
-        self._idle.set()
-
-    async def run(
-        self,
-        session: Session,
-        name: str,
-        arguments: Mapping[str, JSON] | None,
-        trace: Mapping[str, str],
-        report: Report | None,
-        *,
-        approver: Approver | None = None,
-        key: str = "",
-    ) -> Result:
-        """Call a tool.
-
-        Args:
-            session: The session of the client.
-            name: Name of the tool.
-            arguments: The client's arguments.
-            trace: Trace headers to pass on.
-            report: Receives progress; None if the client did not ask for it.
-            approver: Asks the client's user if the call needs approval; None if it cannot.
-            key: The idempotency key of the call; empty for none.
-        """
-        if self.ending:
-            return _ENDING
-        if report is None:
-            # A tool that never waits needs no task, but a repeated call may wait for the first one.
-            at_once = None if key else session.call_at_once(name, arguments, trace=trace)
-            if at_once is not None:
-                return at_once
-            call = session.call(name, arguments, trace=trace, approver=approver, idempotency_key=key)
-            task = asyncio.ensure_future(call)
-        else:
-            events = session.stream(name, arguments, trace=trace, approver=approver, idempotency_key=key)
-            task = asyncio.ensure_future(_watched(events, report))
-        return await self._ended_by(task)
-
-    async def resume(self, session: Session, approval: str, key: str = "") -> Result:
-        """Make an approved call."""
-        if self.ending:
-            return _ENDING
-        call = session.resume(approval, idempotency_key=key)
-        return await self._ended_by(asyncio.ensure_future(call))
-
-    async def _ended_by(self, task: asyncio.Task[Result]) -> Result:
-        # The SDK cancels the waiting coroutine again and again until it ends. The call runs in a task of its
-        # own, so it is cancelled once and can clean up.
-        self._begun(task)
-        try:
-            await asyncio.wait([task])
-        finally:
-            task.cancel()  # no effect on a finished task
-        return _CUT_OFF if task.cancelled() else task.result()
-
-    def _begun(self, task: asyncio.Task[Result]) -> None:
-        self._tasks.add(task)
-        self._idle.clear()
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[Result]) -> None:
-        self._tasks.discard(task)
-        if not self._tasks:
-            self._idle.set()
-
-    async def drained(self, seconds: float, hurry: asyncio.Event) -> int:
-        """Refuse new calls, let those in flight finish, and cancel the rest.
-
-        Args:
-            seconds: Time to finish.
-            hurry: Ends that time early.
-
-        Returns:
-            Number of cancelled calls.
-        """
-        self.ending = True
-        waits = [asyncio.ensure_future(self._idle.wait()), asyncio.ensure_future(hurry.wait())]
-        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        for wait in waits:
-            wait.cancel()
-        left = [*self._tasks]
-        for task in left:
-            task.cancel()
-        if left:
-            # A tool that ignores its cancellation must not block the shutdown.
-            await asyncio.wait(left, timeout=1.0)
-        return len(left)
-
-
-_ENDING = Result.failed(
-    Outcome.UNAVAILABLE, "the server is shutting down", code="server_ending", retryable=True
-)
-
-_CUT_OFF = Result.failed(
-    Outcome.CANCELLED, "the server shut down before the call finished", code="server_ended"
-)
 
 
 async def _watched(events: AsyncIterator[Progress | Partial | Result], report: Report) -> Result:
@@ -414,7 +306,6 @@ class ToolServer:
         approval: str = "",
     ) -> Result:
         meta: Mapping[str, Any] = ctx.meta or NOTHING
-        report = ctx.session.report_progress if meta.get("progress_token") is not None else None
         key = _key_of(ctx, meta)
         if not _is_modern(ctx):
             if META_KEY in meta:
@@ -424,9 +315,7 @@ class ToolServer:
                 )
             approver = FormApprover(ctx) if can_elicit(ctx) else None
             session = self._session(ctx)
-            return await self.calls.run(
-                session, name, arguments, _trace_of(meta), report, approver=approver, key=key
-            )
+            return await self._run(session, name, arguments, ctx, approver=approver, key=key)
         principal = _principal_of(ctx)
         if listing.adds(name):
             return _NO_ARGUMENTS if arguments else self._clients.open(principal)
@@ -440,8 +329,42 @@ class ToolServer:
             return found
         session, arguments = found
         if approval:
-            return await self.calls.resume(session, approval, key)
-        return await self.calls.run(session, name, arguments, _trace_of(meta), report, key=key)
+            return await self.calls.run(session.resume(approval, idempotency_key=key))
+        return await self._run(session, name, arguments, ctx, key=key)
+
+    async def _run(
+        self,
+        session: Session,
+        name: str,
+        arguments: Mapping[str, JSON] | None,
+        ctx: Context,
+        *,
+        approver: Approver | None = None,
+        key: str,
+    ) -> Result:
+        """Call a tool.
+
+        Args:
+            session: The session of the client.
+            name: Name of the tool.
+            arguments: The client's arguments.
+            ctx: The request; its progress is reported if the client asked for it.
+            approver: Asks the client's user if the call needs approval; None if it cannot.
+            key: The idempotency key of the call; empty for none.
+        """
+        meta: Mapping[str, Any] = ctx.meta or NOTHING
+        trace = _trace_of(meta)
+        if meta.get("progress_token") is not None:
+            events = session.stream(name, arguments, trace=trace, approver=approver, idempotency_key=key)
+            return await self.calls.run(_watched(events, ctx.session.report_progress))
+        # A tool that never waits needs no task, but a repeated call may wait for the first one.
+        if not key and not self.calls.ending:
+            at_once = session.call_at_once(name, arguments, trace=trace)
+            if at_once is not None:
+                return at_once
+        return await self.calls.run(
+            session.call(name, arguments, trace=trace, approver=approver, idempotency_key=key)
+        )
 
     def answers_at_once(self, name: str, arguments: JSON) -> bool:
         """Whether a call never waits. Its tool, under a name that clients use, was called before."""
@@ -659,45 +582,14 @@ def _trace_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
     } or NOTHING
 
 
-@asynccontextmanager
-async def notify_changes(
+def notify_changes(
     runtime: Runtime, server: ToolServer, options: Options, say: Say
-) -> AsyncIterator[None]:
-    """Watch files (if configured) and notify clients of changes within the block.
+) -> AbstractAsyncContextManager[None]:
+    """Watch files (if configured) and notify clients of changes within the block."""
 
-    The tools are left out of garbage collections meanwhile.
-    """
-    changed = asyncio.Event()
-    unfollow = engine_of(runtime).follow(changed.set)
-    with frozen_heap() as renew_heap:
-        tasks = [asyncio.create_task(_announced(changed, server, say, renew_heap))]
-        if options.watch:
-            tasks.append(asyncio.create_task(_followed(runtime, say)))
-        try:
-            yield
-        finally:
-            unfollow()
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-
-
-async def _announced(
-    changed: asyncio.Event, server: ToolServer, say: Say, renew_heap: Callable[[], None]
-) -> None:
-    # Setting the event again while it is set is free: a burst of changes makes one notification.
-    while await changed.wait():
-        changed.clear()
+    async def announce() -> None:
         for reason in server.conflicts():
             say(reason)
         await server.announce()
-        renew_heap()
 
-
-async def _followed(runtime: Runtime, say: Say) -> None:
-    try:
-        async with aclosing(runtime.watch()) as reports:
-            async for report in reports:
-                say(f"reloaded: {report}")
-    except ConfigurationError as error:
-        say(f"files are not watched: {error.message}")
+    return announced_changes(runtime, say, announce, watch=options.watch)

@@ -30,9 +30,10 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
-from toolcrib.serve.mcp.lifecycle import Shutdown, opening_line
-from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
-from toolcrib.serve.mcp.options import MOST_BODY, Options, Say
+from toolcrib.serve.http_common.asgi import InvalidMessage, parse_message
+from toolcrib.serve.http_common.lifecycle import Shutdown, opening_line
+from toolcrib.serve.http_common.listen_address import MOST_BODY, Say
+from toolcrib.serve.mcp.options import Options
 from toolcrib.serve.mcp.server import ToolServer, notify_changes
 from toolcrib.serve.mcp.tool_list import EncodedPages
 
@@ -211,7 +212,7 @@ async def serve_stdio(
     with anyio.CancelScope() as scope:
         to_server, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_client, from_server = anyio.create_memory_object_stream[SessionMessage](0)
-        say(opening_line(runtime, options, "over stdio"))
+        say(opening_line(runtime, options.toolset, "over stdio"))
         lack = server.missing_connection
         if lack is not None:
             say(

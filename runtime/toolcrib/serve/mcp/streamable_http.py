@@ -6,12 +6,10 @@ The SDK handles sessions, events and the MCP revisions.
 from __future__ import annotations
 
 import json
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from functools import cache
-from stat import S_IROTH
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
 from anyio import current_time
@@ -21,32 +19,28 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolcrib.core.dependencies import MissingMember
-from toolcrib.core.errors import ConfigurationError, near_misses
+from toolcrib.core.errors import near_misses
 from toolcrib.core.model import JSON
-from toolcrib.serve.mcp.http_server import (
-    GuardAnswer,
-    Headers,
-    HttpServer,
-    RequestGuard,
-    bind_listeners,
-    check_time_limits,
-    check_uvicorn,
-    limits_within_descriptors,
-    refusal,
+from toolcrib.serve.http_common.asgi import (
+    HEALTH,
+    InvalidMessage,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    health,
+    parse_message,
+    read_body,
+    send_answer,
+    sends_headers,
 )
+from toolcrib.serve.http_common.http_server import bind_address
+from toolcrib.serve.http_common.lifecycle import Shutdown, opening_line, toolset_names
+from toolcrib.serve.http_common.listen_address import MOST_BODY, ListenAddress, Say
+from toolcrib.serve.http_common.request_guard import GuardAnswer, Headers, PageAccess, RequestGuard, refusal
 from toolcrib.serve.mcp.immediate_requests import is_plain_request, takes_json
-from toolcrib.serve.mcp.lifecycle import Shutdown, opening_line
-from toolcrib.serve.mcp.messages import InvalidMessage, parse_message
 from toolcrib.serve.mcp.open_sessions import SESSION_HEADER, UNUSED, OpenSessions, ending_scope
-from toolcrib.serve.mcp.options import (
-    MOST_BODY,
-    NEW_TOKEN,
-    SHORTEST_TOKEN,
-    ClientLimits,
-    ListenAddress,
-    Options,
-    Say,
-)
+from toolcrib.serve.mcp.options import Options
 from toolcrib.serve.mcp.sdk_connection import check_connections
 from toolcrib.serve.mcp.server import (
     IDEMPOTENCY_KEY,
@@ -100,16 +94,26 @@ def _never_waits(message: JSON, at_once: Callable[[str, JSON], bool]) -> bool:
     )
 
 
-Message: TypeAlias = MutableMapping[str, Any]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Scope: TypeAlias = dict[str, Any]
-
 PATH: Final = "/mcp"
-HEALTH: Final = "/healthz"
+
+PAGE_ACCESS: Final = PageAccess(
+    b"GET, POST, DELETE",
+    frozenset(
+        {
+            "idempotency-key",
+            "last-event-id",
+            "mcp-method",
+            "mcp-name",
+            "mcp-protocol-version",
+            "mcp-session-id",
+        }
+    ),
+    b"mcp-session-id, mcp-protocol-version, www-authenticate",
+    prefix="mcp-param-",
+)
+"""What pages of allowed origins may send and read."""
 
 _JSON: Final = (b"content-type", b"application/json")
-_PLAIN: Final = (b"x-content-type-options", b"nosniff")
 
 
 class McpApp:
@@ -169,12 +173,12 @@ class McpApp:
         shared = self._guard.shares_with(headers)
         # Wraps `send` first, because a page may read refusals as well.
         if shared:
-            send = _sharing(send, shared)
+            send = sends_headers(send, shared)
         answer = self._guard.check(scope["method"], headers, public=path == HEALTH) or self._routed(
             scope, path
         )
         if answer is not None:
-            await _answered(send, answer, body=scope["method"] != "HEAD")
+            await send_answer(send, answer, body=scope["method"] != "HEAD")
             return
         message: JSON = None
         if scope["method"] == "POST":
@@ -183,7 +187,7 @@ class McpApp:
             try:
                 message = None if body is None else parse_message(body)
             except InvalidMessage as error:
-                await _answered(send, _refused(error))
+                await send_answer(send, _refused(error))
                 return
         principal = scope[PRINCIPAL] = self._guard.principal_of(headers)
         if principal:
@@ -249,7 +253,7 @@ class McpApp:
         if path == PATH:
             return None
         if path == HEALTH:
-            return self._health(scope["method"])
+            return health(scope["method"], self._tools())
         base, _, toolset = path.rpartition("/")
         if base != PATH or not toolset:
             return refusal(404, "Unknown path; MCP is served at /mcp and /mcp/TOOLSET")
@@ -259,11 +263,6 @@ class McpApp:
             return refusal(404, "Unknown toolset", data={"didYouMean": near} if near else None)
         scope[TOOLSET] = name
         return None
-
-    def _health(self, method: str) -> GuardAnswer:
-        if method not in {"GET", "HEAD"}:
-            return GuardAnswer(405, headers=((b"allow", b"GET, HEAD"),))
-        return GuardAnswer(200, json.dumps({"status": "ok", "tools": self._tools()}).encode())
 
 
 def _refused(error: InvalidMessage) -> GuardAnswer:
@@ -275,28 +274,6 @@ def _refused(error: InvalidMessage) -> GuardAnswer:
 def _user(principal: str) -> AuthenticatedUser:
     # With it, the SDK lets no other principal use a session of a handshake revision.
     return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
-
-
-async def read_body(receive: Receive) -> tuple[bytes | None, Receive]:
-    """Read the body of a request, and make a `receive` that returns the same messages again.
-
-    The body is None if it exceeds the limit or the client disconnects. The next reader then handles that.
-    """
-    heard: deque[Message] = deque()
-    size, whole = 0, False
-    while not whole and size <= MOST_BODY:
-        message = await receive()
-        heard.append(message)
-        if message["type"] != "http.request":
-            break
-        size += len(message.get("body", b""))
-        whole = not message.get("more_body")
-    body = b"".join(each.get("body", b"") for each in heard) if whole and size <= MOST_BODY else None
-
-    async def again() -> Message:
-        return heard.popleft() if heard else await receive()
-
-    return body, again
 
 
 class _ClientGone(Exception):
@@ -348,22 +325,6 @@ async def _no_body() -> Message:
 
 async def _nowhere(_message: Message) -> None:
     pass
-
-
-async def _answered(send: Send, answer: GuardAnswer, *, body: bool = True) -> None:
-    length = (b"content-length", str(len(answer.body)).encode())
-    told = [*answer.headers, _PLAIN, length, *([_JSON] if answer.body else [])]
-    await send({"type": "http.response.start", "status": answer.status, "headers": told})
-    await send({"type": "http.response.body", "body": answer.body if body else b""})
-
-
-def _sharing(send: Send, headers: Headers) -> Send:
-    async def shared(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *headers]}
-        await send(message)
-
-    return shared
 
 
 def _without_echo(send: Send) -> Send:
@@ -453,38 +414,24 @@ async def serve_http(
         ConfigurationError: The address cannot be listened on or needs a (longer) token, the certificate is unusable, or a
             tool cannot be served with sessions by handle.
     """
-    address = address.checked()
-    tls = None
-    if address.tls is not None:
-        from toolcrib.serve.mcp.tls import tls_context  # noqa: PLC0415 -- slow to import
-
-        tls = tls_context(address.tls)
-    untimed = await check_uvicorn()
-    limits = limits_within_descriptors(address.limits)
     # Lists are the same for all clients, but with a token they must not be in shared caches.
     tool_server = ToolServer(runtime, options, shared=not address.tokens)
     check_connections(tool_server.missing_connection)
-    listeners = await bind_listeners(address)
-    ports = sorted({listener.getsockname()[1] for listener in listeners})
-    guard = RequestGuard(address, ports)
-    app = McpApp(tool_server, guard, lambda: _toolsets(runtime, options), tool_server.count, limits.sessions)
-    try:
-        untold = [*check_time_limits(untimed, listeners)]
-    except ConfigurationError:
-        for listener in listeners:
-            listener.close()
-        raise
-    server = HttpServer(app, limits, tls, say, timed=untimed is None)
+    bound = await bind_address(address, PAGE_ACCESS)
+    toolsets = partial(toolset_names, runtime, options.toolset)
+    app = McpApp(tool_server, bound.guard, toolsets, tool_server.count, bound.limits.sessions)
+    server = bound.server(app, say)
     # The order matters: sessions end first, then the connections that wait for their answers.
     async with (
         server.closed_at_last(),
         app.sessions.run(),
         notify_changes(runtime, tool_server, options, say),
     ):
-        await server.listen(listeners, shutdown)
-        shared = options.sessions == "principal" and not address.tokens
-        say(opening_line(runtime, options, f"at {_url(address, ports[0])}", shared=shared))
-        for warning in (*untold, *app.warnings(), *_warnings(address, limits)):
+        await bound.listen(server, shutdown)
+        # Clients share a session though they may belong to different people.
+        shared = [_SHARED] if options.sessions == "principal" and not address.tokens else []
+        say(opening_line(runtime, options.toolset, f"at {bound.url(PATH)}", *shared))
+        for warning in (*bound.warnings, *app.warnings()):
             say(warning)
         await shutdown.asked.wait()
         server.stop_listening()
@@ -494,26 +441,4 @@ async def serve_http(
         tool_server.close()
 
 
-def _warnings(address: ListenAddress, limits: ClientLimits) -> Iterator[str]:
-    if limits.connections < address.limits.connections:
-        yield (
-            f"warning: the process may open only few files, so at most {limits.connections} connections are accepted "
-            f"instead of {address.limits.connections}; raise the limit with `ulimit -n 1024`"
-        )
-    if address.has_short_token:
-        yield (
-            f"warning: the token has fewer than {SHORTEST_TOKEN} characters and can be guessed; generate a longer one: "
-            f"`{NEW_TOKEN}`"
-        )
-    if address.tls is not None and address.tls.key.stat().st_mode & S_IROTH:
-        yield f"warning: every user of this machine can read the key `{address.tls.key}`; run `chmod 600` on it"
-
-
-def _toolsets(runtime: Runtime, options: Options) -> list[str]:
-    known = list(runtime.registry.toolsets)
-    return [name for name in known if name == options.toolset] if options.toolset else known
-
-
-def _url(address: ListenAddress, port: int) -> str:
-    host = f"[{address.host}]" if ":" in address.host else address.host
-    return f"{address.scheme}://{host}:{port}{PATH}"
+_SHARED: Final = "clients share one session: use tokens or `--sessions handle` to separate them"

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp.options import CertificateFiles
+from toolcrib.serve.http_common.listen_address import CertificateFiles
 
 
 def tls_context(files: CertificateFiles) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""Start and end of a server: the line printed at start, and the signals that stop it."""
+"""Start, changes and end of a server: the line printed at start, the files that are watched, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -8,45 +8,50 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
+from toolcrib.core.errors import ConfigurationError
 from toolcrib.engine import engine_of
-from toolcrib.serve.mcp.options import Options
+from toolcrib.serve.http_common.listen_address import Say
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
 
-def opening_line(runtime: Runtime, options: Options, where: str, *, shared: bool = False) -> str:
+def opening_line(runtime: Runtime, toolset: str, where: str, *notes: str) -> str:
     """`serving 12 tools (10 mock, 2 live) at http://127.0.0.1:8000/mcp; profile ci; 1 problem`.
 
     Args:
         runtime: The tools.
-        options: Which tools are served, and how.
+        toolset: Name of the only toolset that is served; empty for all listed tools.
         where: How clients reach the server.
-        shared: Whether clients share a session though they may belong to different people.
+        notes: What else the user should know.
     """
-    cards = runtime.registry.query(toolset=options.toolset or None)
+    cards = runtime.registry.query(toolset=toolset or None)
     modes = Counter(card.mode or "unbound" for card in cards)
     told = ", ".join(f"{many} {name}" for name, many in modes.most_common())
     parts = [f"serving {_many(len(cards), 'tool')}{f' ({told})' if told else ''} {where}"]
-    if options.toolset:
-        parts.append(f"toolset {options.toolset}")
+    if toolset:
+        parts.append(f"toolset {toolset}")
     settings = engine_of(runtime).settings
     if settings is not None and settings.profile:
         parts.append(f"profile {settings.profile}")
     if runtime.problems:
         parts.append(f"{_many(len(runtime.problems), 'problem')}: run `toolcrib validate`")
-    if shared:
-        parts.append("clients share one session: use tokens or `--sessions handle` to separate them")
-    return "; ".join(parts)
+    return "; ".join([*parts, *notes])
 
 
 def _many(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def toolset_names(runtime: Runtime, toolset: str) -> list[str]:
+    """The toolsets that paths may name: all, or the only one that is served."""
+    known = list(runtime.registry.toolsets)
+    return [name for name in known if name == toolset] if toolset else known
 
 
 INTERRUPTED: Final = 130
@@ -169,3 +174,51 @@ def frozen_heap() -> Iterator[Callable[[], None]]:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
+
+
+@asynccontextmanager
+async def announced_changes(
+    runtime: Runtime, say: Say, announce: Callable[[], Awaitable[None]], *, watch: bool
+) -> AsyncIterator[None]:
+    """Watch files (if configured) and announce changes of the tools within the block.
+
+    The tools are left out of garbage collections meanwhile.
+
+    Args:
+        runtime: The tools.
+        say: Prints a line for the user: each reload.
+        announce: Called once after a burst of changes.
+        watch: Whether files are watched.
+    """
+    changed = asyncio.Event()
+    unfollow = engine_of(runtime).follow(changed.set)
+    with frozen_heap() as renew_heap:
+        tasks = [asyncio.create_task(_announced(changed, announce, renew_heap))]
+        if watch:
+            tasks.append(asyncio.create_task(_followed(runtime, say)))
+        try:
+            yield
+        finally:
+            unfollow()
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+async def _announced(
+    changed: asyncio.Event, announce: Callable[[], Awaitable[None]], renew_heap: Callable[[], None]
+) -> None:
+    # Setting the event again while it is set is free: a burst of changes is announced once.
+    while await changed.wait():
+        changed.clear()
+        await announce()
+        renew_heap()
+
+
+async def _followed(runtime: Runtime, say: Say) -> None:
+    try:
+        async with aclosing(runtime.watch()) as reports:
+            async for report in reports:
+                say(f"reloaded: {report}")
+    except ConfigurationError as error:
+        say(f"files are not watched: {error.message}")

@@ -1,8 +1,4 @@
-"""HTTP server: which requests may pass, and connections within limits, with uvicorn between them and an application.
-
-The guard checks the head of a request before anything else is read: `Host`, so that no web page can reach a
-local server under a name of its own (DNS rebinding); `Origin`, so that only allowed pages may call (MCP,
-transports, security); and the token, so that no other machine may. Refusals repeat nothing of the request.
+"""HTTP server: connections within limits, with uvicorn between them and an application.
 
 uvicorn sets no time limit for a request, and asyncio's own servers have no limit for connections.
 `ClientConnection` and `Acceptor` add both.
@@ -11,17 +7,16 @@ uvicorn sets no time limit for a request, and asyncio's own servers have no limi
 from __future__ import annotations
 
 import asyncio
-import hmac
-import json
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from enum import Enum, auto
 from functools import partial
 from inspect import signature
 from operator import attrgetter
 from ssl import SSLContext, SSLError
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from stat import S_IROTH
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import uvicorn
@@ -29,187 +24,23 @@ from anyio.lowlevel import checkpoint
 from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from toolcrib.core.dependencies import UNSUPPORTED_VERSION, MissingMember
+from toolcrib.core.dependencies import UNSUPPORTED_VERSION, MissingMember, imports_of_extra
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.mcp.lifecycle import Shutdown
-from toolcrib.serve.mcp.options import ANYWHERE, MOST_BODY, ClientLimits, ListenAddress, Say, is_loopback
+from toolcrib.serve.http_common.lifecycle import Shutdown
+from toolcrib.serve.http_common.listen_address import (
+    MOST_BODY,
+    NEW_TOKEN,
+    SHORTEST_TOKEN,
+    CertificateFiles,
+    ClientLimits,
+    ListenAddress,
+    Say,
+    is_loopback,
+)
+from toolcrib.serve.http_common.request_guard import PageAccess, RequestGuard
 
 if TYPE_CHECKING:
     from socket import socket
-
-LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
-
-_ALLOWED_HEADERS: Final = frozenset(
-    {
-        "accept",
-        "authorization",
-        "content-type",
-        "idempotency-key",
-        "last-event-id",
-        "mcp-method",
-        "mcp-name",
-        "mcp-protocol-version",
-        "mcp-session-id",
-    }
-)
-_PARAM_HEADER: Final = "mcp-param-"
-_TOKEN_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
-
-Headers = list[tuple[bytes, bytes]]
-
-
-class GuardAnswer(NamedTuple):
-    """A short answer that does not come from the application.
-
-    Attributes:
-        status: HTTP status.
-        body: JSON or empty.
-        headers: Headers, without length and type.
-    """
-
-    status: int
-    body: bytes = b""
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-
-
-def refusal(
-    status: int, message: str, *headers: tuple[bytes, bytes], data: Mapping[str, Any] | None = None
-) -> GuardAnswer:
-    """A refusal, as a JSON-RPC error without a request id."""
-    error = {"code": -32600, "message": message} | ({} if data is None else {"data": data})
-    return GuardAnswer(status, json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode(), headers)
-
-
-class RequestGuard:
-    """Checks the head of a request."""
-
-    def __init__(self, address: ListenAddress, ports: Iterable[int]) -> None:
-        """Check requests to an address.
-
-        Args:
-            address: Where the server listens, and which clients may call.
-            ports: The ports that it listens on.
-        """
-        ports = tuple(ports)
-        self._tokens = tuple(token.encode() for token in address.tokens)
-        self._users = address.users or tuple(f"token {index + 1}" for index in range(len(self._tokens)))
-        self._own_hosts = frozenset(_hosts(address, ports))
-        self._own_origins = frozenset(_own_origins(address, ports))
-        self._origins = frozenset(origin.encode("latin-1").lower() for origin in address.origins)
-
-    def check(self, method: str, headers: Headers, *, public: bool) -> GuardAnswer | None:
-        """The refusal or the preflight answer to a request; None to let it pass.
-
-        Args:
-            method: HTTP method.
-            headers: Headers, with lower-case names.
-            public: Whether the request needs no token.
-        """
-        host, origin = _values(headers, b"host"), _values(headers, b"origin")
-        # A second `Host` is an attempt to get a request past a proxy; RFC 9112, 3.2 requires a refusal. The
-        # body names an option only, so that a page learns nothing about this machine.
-        if len(host) != 1 or not self._is_own(host[0].lower()):
-            return refusal(421, "Unknown host; allow it with --allow-host")
-        if origin and (len(origin) != 1 or not self._may_call(origin[0].lower())):
-            return refusal(403, "Unknown origin; allow it with --allow-origin")
-        # Browsers send a preflight without credentials (Fetch, CORS-preflight fetch), so it is answered before the token is
-        # checked.
-        if method == "OPTIONS":
-            return (
-                _preflight(headers)
-                if self.shares_with(headers)
-                else GuardAnswer(405, headers=((b"allow", b"GET, POST, DELETE"),))
-            )
-        if self._tokens and not public and self._presented(headers) is None:
-            return refusal(401, "A bearer token is required", (b"www-authenticate", b"Bearer"))
-        return None
-
-    def principal_of(self, headers: Headers) -> str:
-        """The principal of a request that may pass: the user of its token; empty if no token is required."""
-        if not self._tokens:
-            return ""
-        # Most servers have a single token, and `check` has compared it already.
-        index = 0 if len(self._tokens) == 1 else self._presented(headers)
-        return self._users[index or 0]
-
-    def _presented(self, headers: Headers) -> int | None:
-        """The index of the token that a request presents; None without a valid one."""
-        proofs = _values(headers, b"authorization")
-        scheme, _, proof = (proofs[0] if len(proofs) == 1 else b"").partition(b" ")
-        if scheme.lower() != b"bearer":
-            return None
-        proof = proof.strip()
-        # In constant time, and always with all tokens: the time of `==` reveals how many characters of a guess
-        # are right, and an early end would reveal which token it is.
-        same = [hmac.compare_digest(proof, token) for token in self._tokens]
-        return same.index(True) if True in same else None
-
-    def shares_with(self, headers: Headers) -> Headers:
-        """The CORS headers that let the calling page read the answer; empty unless its origin is allowed."""
-        origin = _values(headers, b"origin")
-        if len(origin) != 1 or origin[0].lower() not in self._origins:
-            return []
-        exposed = b"mcp-session-id, mcp-protocol-version, www-authenticate"
-        return [
-            (b"access-control-allow-origin", origin[0]),
-            (b"access-control-expose-headers", exposed),
-            # Caches must not give a page the answer that allows another origin.
-            (b"vary", b"origin"),
-        ]
-
-    def _is_own(self, host: bytes) -> bool:
-        return host in self._own_hosts or _is_loopback_name(host)
-
-    def _may_call(self, origin: bytes) -> bool:
-        return origin in self._own_origins or origin in self._origins
-
-
-def _values(headers: Headers, wanted: bytes) -> list[bytes]:
-    return [value for name, value in headers if name == wanted]
-
-
-def _is_loopback_name(host: bytes) -> bool:
-    # Loopback names are accepted with any port, because of port forwarding. No other site can own them, so
-    # DNS rebinding cannot use them.
-    name, separator, port = host.decode("latin-1").rpartition(":")
-    if not separator or not port.isdecimal():
-        name = host.decode("latin-1")
-    return name in LOOPBACK_NAMES
-
-
-def _hosts(address: ListenAddress, ports: tuple[int, ...]) -> Iterable[bytes]:
-    names = list(address.hosts)
-    if address.host not in ANYWHERE:
-        names.append(f"[{address.host}]" if ":" in address.host else address.host)
-    for name in (name.lower() for name in names):
-        yield name.encode("latin-1", "replace")
-        yield from (f"{name}:{port}".encode("latin-1", "replace") for port in ports)
-
-
-def _own_origins(address: ListenAddress, ports: tuple[int, ...]) -> Iterable[bytes]:
-    # Pages of this server itself. Only loopback names count, since they mean this machine in every browser.
-    if is_loopback(address.host) or address.host in ANYWHERE:
-        for name in LOOPBACK_NAMES:
-            yield from (f"{address.scheme}://{name}:{port}".encode() for port in ports)
-
-
-def _preflight(headers: Headers) -> GuardAnswer:
-    asked = b",".join(_values(headers, b"access-control-request-headers")).decode("latin-1").lower()
-    named = {name.strip() for name in asked.split(",")}
-    allowed = sorted(name for name in named if name in _ALLOWED_HEADERS or _is_param(name))
-    return GuardAnswer(
-        204,
-        headers=(
-            (b"access-control-allow-methods", b"GET, POST, DELETE"),
-            (b"access-control-allow-headers", ", ".join(allowed).encode()),
-            (b"access-control-max-age", b"600"),
-        ),
-    )
-
-
-def _is_param(name: str) -> bool:
-    return name.startswith(_PARAM_HEADER) and _TOKEN_CHARACTERS.issuperset(name)
-
 
 MOST_HEAD: Final = 64 * 1024
 """Maximum size of the head of a request in bytes."""
@@ -656,7 +487,7 @@ async def _no_app(_scope: object, _receive: object, _send: object) -> None:
 
 def _unsupported(lack: MissingMember) -> ConfigurationError:
     return ConfigurationError(
-        f"cannot serve MCP over HTTP: {lack.message}", code=UNSUPPORTED_VERSION, hint=lack.hint
+        f"cannot serve over HTTP: {lack.message}", code=UNSUPPORTED_VERSION, hint=lack.hint
     )
 
 
@@ -723,3 +554,88 @@ async def bind_listeners(address: ListenAddress) -> list[socket]:
     if not all(is_loopback(listener.getsockname()[0]) for listener in listeners):
         address.check_tokens()
     return listeners
+
+
+class BoundAddress:
+    """An address that is bound, and whose requests are not answered yet.
+
+    Attributes:
+        guard: Checks requests to it.
+        limits: Limits for its clients.
+        warnings: What its user should know.
+    """
+
+    def __init__(
+        self,
+        address: ListenAddress,
+        listeners: list[socket],
+        pages: PageAccess,
+        tls: SSLContext | None,
+        lack: MissingMember | None,
+    ) -> None:
+        self._address = address
+        self._listeners = listeners
+        self._tls = tls
+        self._timed = lack is None
+        self._ports = sorted({listener.getsockname()[1] for listener in listeners})
+        self.guard = RequestGuard(address, self._ports, pages)
+        self.limits = limits_within_descriptors(address.limits)
+        self.warnings = (*check_time_limits(lack, listeners), *_warnings(address, self.limits))
+
+    def url(self, path: str = "") -> str:
+        """The URL of a path at this address."""
+        host = f"[{self._address.host}]" if ":" in self._address.host else self._address.host
+        return f"{self._address.scheme}://{host}:{self._ports[0]}{path}"
+
+    def server(self, app: Any, say: Say) -> HttpServer:
+        """The server of an ASGI application; `listen` starts it."""
+        return HttpServer(app, self.limits, self._tls, say, timed=self._timed)
+
+    async def listen(self, server: HttpServer, shutdown: Shutdown) -> None:
+        """Answer requests from now on. If uvicorn stops by itself, shut everything down."""
+        await server.listen(self._listeners, shutdown)
+
+
+async def bind_address(address: ListenAddress, pages: PageAccess) -> BoundAddress:
+    """Bind an address.
+
+    Args:
+        address: Where to listen, and which clients may call.
+        pages: What pages of allowed origins may send and read.
+
+    Raises:
+        ConfigurationError: The address cannot be listened on or needs a (longer) token, the certificate is unusable, or the
+            installed uvicorn lacks what serving needs.
+    """
+    address = address.checked()
+    tls = None if address.tls is None else _tls_context(address.tls)
+    lack = await check_uvicorn()
+    listeners = await bind_listeners(address)
+    try:
+        return BoundAddress(address, listeners, pages, tls, lack)
+    except ConfigurationError:
+        for listener in listeners:
+            listener.close()
+        raise
+
+
+def _tls_context(files: CertificateFiles) -> SSLContext:
+    with imports_of_extra("encryption", cannot="serve HTTPS", doing="serving HTTPS"):
+        from toolcrib.serve.http_common.tls import tls_context  # noqa: PLC0415 -- slow to import
+
+    return tls_context(files)
+
+
+def _warnings(address: ListenAddress, limits: ClientLimits) -> Iterator[str]:
+    if limits.connections < address.limits.connections:
+        yield (
+            f"warning: the process may open only few files, so at most {limits.connections} connections are accepted "
+            f"instead of {address.limits.connections}; raise the limit with `ulimit -n 1024`"
+        )
+    if address.has_short_token:
+        yield (
+            f"warning: the token has fewer than {SHORTEST_TOKEN} characters and can be guessed; generate a longer one: "
+            f"`{NEW_TOKEN}`"
+        )
+    if address.tls is not None and address.tls.key.stat().st_mode & S_IROTH:
+        yield f"warning: every user of this machine can read the key `{address.tls.key}`; run `chmod 600` on it"

@@ -89,7 +89,7 @@ def judged(kind: str, case: str) -> AssertionVerdict:
     told = EXAMPLES[kind][case]
 
     async def call_tool(_name: str, _arguments: dict[str, Any]) -> Result:
-        return Result.ok(told["answer"])
+        return Result.success(told["answer"])
 
     around = AssertionContext(call_tool, Answering(told["judge"]) if "judge" in told else None)
     return asyncio.run(evaluate_assertion(settled(kind), trajectory_of(told), around))

@@ -43,7 +43,7 @@ class _Bound:
 
     async def execute(self, call: Any) -> Result:
         tool = self.block.get("tool", call.tool.name)
-        return Result.ok({"server": self.block["server"], "tool": tool, "args": call.arguments})
+        return Result.success({"server": self.block["server"], "tool": tool, "args": call.arguments})
 
     def explain(self, _call: Any) -> Any:
         return dict(self.block)

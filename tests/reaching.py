@@ -68,7 +68,7 @@ def reaching(answer: Answer, *more: str, waits: bool = True, **options: Any) -> 
 
 def failed(status: int = 503, *, retryable: bool = True, **details: JSON) -> Result:
     """A result as of HTTP."""
-    return Result.failed(
+    return Result.failure(
         Outcome.TOOL_ERROR,
         f"status {status}",
         code=f"http_{status}",
@@ -79,7 +79,7 @@ def failed(status: int = 503, *, retryable: bool = True, **details: JSON) -> Res
 
 def broken(*, retryable: bool = True) -> Result:
     """A result of a connection that broke."""
-    return Result.failed(Outcome.TRANSPORT_ERROR, "broken", code="connection_broken", retryable=retryable)
+    return Result.failure(Outcome.TRANSPORT_ERROR, "broken", code="connection_broken", retryable=retryable)
 
 
 class Script:
@@ -91,7 +91,7 @@ class Script:
         self.inside = 0
         self.most_inside = 0
         self.begun = asyncio.Event()
-        self._answers = answers or (Result.ok(1),)
+        self._answers = answers or (Result.success(1),)
         self._takes = takes
 
     async def __call__(self, call: Call) -> Result:

@@ -98,7 +98,7 @@ class Hanging:
 async def approval(call: toolcrib.Call, call_next: toolcrib.CallNext) -> Any:
     """Middleware that lets nobody refund without approval."""
     if call.tool.name == "refund" and "approve:refund" not in call.context.grants:
-        return Result.failed(Outcome.NEEDS_APPROVAL, f"refund {call.arguments['order']}?")
+        return Result.failure(Outcome.NEEDS_APPROVAL, f"refund {call.arguments['order']}?")
     return await call_next(call)
 
 

@@ -122,7 +122,7 @@ def test_a_failure_that_a_better_call_cannot_avoid_is_no_retry():
 
 
 async def _denied(_call: Any, _call_next: Any) -> Result:
-    return Result.failed(Outcome.DENIED, "not today")
+    return Result.failure(Outcome.DENIED, "not today")
 
 
 def test_a_bug_raises():

@@ -39,7 +39,7 @@ def test_the_tree_at_the_top_of_the_file_is_the_real_one():
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])
 def test_every_outcome_but_ok_has_an_error_class_that_its_result_raises(outcome):
-    result = Result.failed(outcome, "it went wrong")
+    result = Result.failure(outcome, "it went wrong")
     with pytest.raises(errors.error_for(outcome)) as raised:
         result.raise_for_outcome()
     assert raised.value.result is result
@@ -53,6 +53,6 @@ def test_the_drawing_names_the_outcome_of_each_class():
 
 
 def test_ok_has_no_error_class():
-    assert Result.ok(1).raise_for_outcome().value == 1
+    assert Result.success(1).raise_for_outcome().value == 1
     with pytest.raises(KeyError):
         errors.error_for("ok")

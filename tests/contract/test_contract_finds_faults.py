@@ -28,7 +28,7 @@ PROMISES = sorted(name for name in vars(ExecutorContract) if name.startswith("te
 
 
 async def good(call):
-    return Result.ok({"said": [call.arguments["text"]]})
+    return Result.success({"said": [call.arguments["text"]]})
 
 
 @pytest.mark.parametrize("promise", PROMISES)
@@ -43,14 +43,14 @@ def fails(promise, executor, **keys):
 
 def test_a_shared_answer_is_found():
     async def shared(_call):
-        return Result.ok(VALUE)
+        return Result.success(VALUE)
 
     fails("a_changed_answer_hurts_no_later_call", FunctionExecutor(shared))
 
 
 def test_a_wrong_answer_is_found():
     async def wrong(_call):
-        return Result.ok("hi")
+        return Result.success("hi")
 
     fails("a_call_answers", FunctionExecutor(wrong))
 
@@ -66,7 +66,7 @@ def test_an_executor_that_changes_the_arguments_is_found():
 def test_sessions_that_see_each_other_are_found():
     async def counts(call):
         if call.context.session.id == "session-50":
-            return Result.ok("late")
+            return Result.success("late")
         return await good(call)
 
     fails("calls_side_by_side_answer_each_its_own", FunctionExecutor(counts))
@@ -107,7 +107,7 @@ def test_a_dry_run_that_leaves_traces_is_found():
             super().__init__(self.answer)
 
         async def answer(self, call):
-            return Result.ok("dry") if self.dry else await good(call)
+            return Result.success("dry") if self.dry else await good(call)
 
         def bind(self, descriptor):
             bound = super().bind(descriptor)

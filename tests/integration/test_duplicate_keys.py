@@ -215,5 +215,5 @@ async def test_an_event_of_a_model_is_no_answer(name, told):
 def test_people_see_the_secret_of_neither_member():
     seen = CallRedactor(lambda _name: None)
     text = '{"user": {"password": "hunter2"}, "user": "ann"}'
-    shown = seen.result("any", Result.ok(text, content=(Content("text", text=text),)))
+    shown = seen.result("any", Result.success(text, content=(Content("text", text=text),)))
     assert "hunter2" not in f"{shown}"

@@ -90,7 +90,7 @@ async def cached(call: Call, call_next: CallNext) -> Result:
 
 
 async def refused(call: Call, _call_next: CallNext) -> Result:
-    return Result.failed(
+    return Result.failure(
         Outcome.DENIED, f"`{call.tool.name}` is not for you", code="not_yours", retryable=False
     )
 
@@ -101,10 +101,12 @@ async def calls() -> None:
         result = await tools.call("get_forecast", {"city": "Oslo", "days": 3})
         assert_type(result, Result)
         assert_type(result.outcome, Outcome)
+        assert_type(result.ok, bool)
+        assert_type(result.value, Any)
         assert_type(result.content, tuple[Content, ...])
         assert_type(result.error, Failure | None)
         assert_type(result.usage, Usage)
-        assert_type(result.meta, Mapping[str, JSON])
+        assert_type(result.meta, Mapping[str, Any])
         assert_type(result.raise_for_outcome(), Result)
         assert_type(result.as_json(), dict[str, Any])
         assert_type(toolcrib.text_for_model(result), str)

@@ -190,7 +190,7 @@ def reported(execute: Callable[[Any, InputT], OutputT]) -> Callable[[Any, InputT
         try:
             return execute(self, task)
         except Refusal as refusal:
-            return Result.failed(
+            return Result.failure(
                 toolcrib.Outcome.TOOL_ERROR, refusal.message, code=refusal.code, details=refusal.details
             )
 

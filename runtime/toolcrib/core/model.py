@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, TypeVar, overload
 
 from toolcrib.core.errors import ConfigurationError, error_for
 from toolcrib.core.pointers import file_and_line, keys_of
@@ -121,7 +121,7 @@ class Failure(NamedTuple):
 
     code: str
     message: str
-    details: Mapping[str, JSON] = NOTHING
+    details: Mapping[str, Any] = NOTHING
     retryable: bool = False
 
     def as_json(self) -> dict[str, JSON]:
@@ -287,9 +287,11 @@ _SHOWN = 80
 class Result(NamedTuple):
     """The result of a call.
 
+    `if result.ok:` asks whether the call was successful; `if result:` raises TypeError.
+
     Attributes:
         outcome: How the call ended.
-        value: The value that the tool returned; None unless the outcome is `ok`.
+        value: The JSON value that the tool returned; None unless the outcome is `ok`.
         content: Content parts in addition to the value: text, images, audio, resources.
         message: One line for a person; empty if the outcome is `ok`.
         error: Code, message and details of the failure; None if the outcome is `ok`.
@@ -299,15 +301,26 @@ class Result(NamedTuple):
         tool: Name of the tool; empty until the call has ended.
     """
 
+    # `Any`, not `JSON`: only the tool's output schema knows the type, and `result.value["daily"][0]` needs no cast. `into` reads
+    # the value as a type.
     outcome: Outcome
-    value: JSON = None
+    value: Any = None
     content: tuple[Content, ...] = ()
     message: str = ""
     error: Failure | None = None
     usage: Usage = NO_USAGE
-    meta: Mapping[str, JSON] = NOTHING
-    raw_value: JSON = None
+    meta: Mapping[str, Any] = NOTHING
+    raw_value: Any = None
     tool: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the call was successful: the outcome is `ok`."""
+        return self.outcome is _OK
+
+    def __bool__(self) -> NoReturn:
+        # As a failed result cannot be false without `refusal or call_next(call)` making the refused call.
+        raise TypeError("a result is neither true nor false; use `result.ok`, or compare it with None")
 
     def __repr__(self) -> str:
         """Return one line: `Result(ok, get_forecast, {'city': 'Oslo', ...)`."""
@@ -317,7 +330,7 @@ class Result(NamedTuple):
         return f"Result({', '.join(filter(None, (self.outcome.value, self.tool, line + cut)))})"
 
     @classmethod
-    def ok(
+    def success(
         cls, value: JSON = None, *, content: tuple[Content, ...] = (), meta: Mapping[str, JSON] = NOTHING
     ) -> Result:
         """Return the result of a successful call.
@@ -330,7 +343,7 @@ class Result(NamedTuple):
         return tuple.__new__(cls, (_OK, value, content, "", None, NO_USAGE, meta, None, ""))
 
     @classmethod
-    def failed(
+    def failure(
         cls,
         outcome: Outcome,
         message: str,
@@ -448,7 +461,7 @@ ANSWERS: Final = (TrustedAnswer, Result)
 
 def as_result(answer: ToolAnswer) -> Result:
     """Return the answer as a `Result`."""
-    return answer if isinstance(answer, Result) else Result.ok(answer.value, meta=answer.meta)
+    return answer if isinstance(answer, Result) else Result.success(answer.value, meta=answer.meta)
 
 
 class Annotations(NamedTuple):

@@ -360,7 +360,7 @@ class Approvals:
                     return needs_approval(approval, wrong)
                 passed = self._decided(call, approval)
         except UnusableApprovals as error:
-            return Result.failed(
+            return Result.failure(
                 Outcome.UNAVAILABLE,
                 f"`{call.tool.name}` needs approval, which is not possible: {error.message}",
                 code=error.code,
@@ -537,17 +537,18 @@ class Approvals:
         tool = session.registry.get(approval.tool)
         if tool is not None and tool.origin.digest != approval.tool_digest:
             why = f"`{approval.tool}` was not called: it has changed since the approval was requested"
-            return Result.failed(Outcome.DENIED, why, code="tool_changed", details={"approval": {"id": id_}})
+            return Result.failure(Outcome.DENIED, why, code="tool_changed", details={"approval": {"id": id_}})
         resolution = approval.resolution or Resolution(Answer.approve(), 0.0)
         answer = resolution.answer
         arguments = approval.arguments if answer.arguments is None else answer.arguments
         if arguments is None or not resolution.known:
             why = f"`{approval.tool}` was not called: its arguments hold secrets that this process does not know"
-            return Result.failed(
+            return Result.failure(
                 Outcome.UNAVAILABLE, why, code="arguments_unknown", details={"approval": {"id": id_}}
             )
         if not self._store_of(id_).take(id_):
-            return _refusal(approval, "made") or needs_approval(approval)
+            refused = _refusal(approval, "made")
+            return needs_approval(approval) if refused is None else refused
         self._remember(session, approval, answer, arguments)
         return approval, arguments, frozenset({*approval.grants, *_permissions_of(approval)})
 
@@ -618,7 +619,8 @@ class Approvals:
             self._store_of(approval.id).take(approval.id)
             return refused
         if not self._store_of(approval.id).take(approval.id):
-            return _refusal(approval, "made") or needs_approval(approval)
+            refused = _refusal(approval, "made")
+            return needs_approval(approval) if refused is None else refused
         return self._approved(call, approval)
 
     def _approved(self, call: Call, approval: Approval) -> Call:
@@ -807,7 +809,7 @@ def needs_approval(approval: Approval, wrong: InvalidEdit | None = None) -> Resu
     if wrong is not None:
         details |= {"problem": wrong.message, **wrong.details}
         message = f"{message}; {wrong.message}"
-    return Result.failed(Outcome.NEEDS_APPROVAL, message, code=approval.code, details=details)
+    return Result.failure(Outcome.NEEDS_APPROVAL, message, code=approval.code, details=details)
 
 
 def _refusal(approval: Approval, state: str) -> Result | None:
@@ -815,14 +817,14 @@ def _refusal(approval: Approval, state: str) -> Result | None:
     details: dict[str, JSON] = {"approval": {"id": approval.id}}
     if state == "made":
         why = f"`{approval.tool}` was not called again: the approved call was made already"
-        return Result.failed(Outcome.DENIED, why, code="already_answered", details=details)
+        return Result.failure(Outcome.DENIED, why, code="already_answered", details=details)
     if state == "expired":
         why = f"`{approval.tool}` was not called: it was not approved in time"
-        return Result.failed(Outcome.DENIED, why, code=EXPIRED, details=details)
+        return Result.failure(Outcome.DENIED, why, code=EXPIRED, details=details)
     if state == "rejected":
         said = approval.resolution.answer.message if approval.resolution is not None else ""
         why = f"`{approval.tool}` was not called{f': {said}' if said else ''}"
-        return Result.failed(Outcome.DENIED, why, code=REJECTED, details=details)
+        return Result.failure(Outcome.DENIED, why, code=REJECTED, details=details)
     return None
 
 

@@ -174,7 +174,7 @@ class Journal:
         entry = self.get(id)
         text, sealed = None, False
         if acted and entry.key and result is not None:
-            text, sealed = self._stored(Result.ok(result), secret=redact(result) != result)
+            text, sealed = self._stored(Result.success(result), secret=redact(result) != result)
         told: dict[str, JSON] = {"acted": acted, "by": by, "at": now(), "note": note}
         if entry.state != "unknown" or not self._writer.run(
             lambda database: database.resolve(id, told, text, sealed=sealed), durable=True
@@ -210,7 +210,7 @@ class Journal:
 
         def undo(entry: int) -> Work[None]:
             message = f"the caller cancelled `{call.tool.name}` before it was called"
-            return self._ending(entry, call, without_attempts(Result.failed(Outcome.CANCELLED, message)))
+            return self._ending(entry, call, without_attempts(Result.failure(Outcome.CANCELLED, message)))
 
         return await self._writer.write(begin, durable=True, undo=undo)
 
@@ -381,7 +381,7 @@ def _unknown(call: Call, entry: int) -> Result:
         f"(entry {entry} of the journal); find out, and run `toolcrib journal resolve {entry}`"
     )
     details: dict[str, JSON] = {"entry": entry, "may_have_acted": True}
-    return Result.failed(Outcome.UNKNOWN_OUTCOME, message, details=details)
+    return Result.failure(Outcome.UNKNOWN_OUTCOME, message, details=details)
 
 
 def _not_kept(call: Call, entry: int, why: str) -> Result:
@@ -390,13 +390,13 @@ def _not_kept(call: Call, entry: int, why: str) -> Result:
         f"be returned: {why}"
     )
     details: dict[str, JSON] = {"entry": entry}
-    return Result.failed(Outcome.UNAVAILABLE, message, code="result_not_kept", details=details)
+    return Result.failure(Outcome.UNAVAILABLE, message, code="result_not_kept", details=details)
 
 
 def unavailable(call: Call, error: UnusableJournal) -> Result:
     """The result of a call that needs a journal that cannot be used."""
     message = f"`{call.tool.name}` was not called, because its intent cannot be recorded: {error}"
-    return without_attempts(Result.failed(Outcome.UNAVAILABLE, message, code=error.code))
+    return without_attempts(Result.failure(Outcome.UNAVAILABLE, message, code=error.code))
 
 
 def _is_unknown(result: Result) -> bool:

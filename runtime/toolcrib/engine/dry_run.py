@@ -64,7 +64,7 @@ async def dry_run(chain: BoundChain, call: Call, statistics: Statistics) -> Resu
     value: dict[str, JSON] = {"tool": call.tool.name, "mode": call.tool.mode, "arguments": shown}
     if "access" in report.meta:
         value["access"] = report.meta["access"]
-    return Result.ok({**value, "plan": plan, "repairs": report.repairs}, meta=meta)
+    return Result.success({**value, "plan": plan, "repairs": report.repairs}, meta=meta)
 
 
 def _error(result: Result) -> JSON:

@@ -114,7 +114,7 @@ def conflict(call: Call) -> Result:
     message = (
         f"`{call.tool.name}` was not called: its idempotency key was used for another tool or other arguments"
     )
-    return without_attempts(Result.failed(Outcome.INVALID_ARGUMENTS, message, code="idempotency_conflict"))
+    return without_attempts(Result.failure(Outcome.INVALID_ARGUMENTS, message, code="idempotency_conflict"))
 
 
 def repeated(result: Result, entry: int | None = None) -> Result:

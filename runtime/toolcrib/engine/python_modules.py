@@ -111,11 +111,11 @@ class PythonModules:
         for source, error in self._denied.items():
             message = f"{called}; the tools of `{source.name}` are not known: {error}"
             outcome = Outcome.DENIED if error.denied else Outcome.UNAVAILABLE
-            return Result.failed(outcome, message, code=error.code)
+            return Result.failure(outcome, message, code=error.code)
         for source, found in self.imported.items():
             if found.problems and not found.tools:
                 message = f"{called}; the tools of `{source.name}` are not known: {found.problems[0]}"
-                return Result.failed(Outcome.UNAVAILABLE, message, code=found.problems[0].code)
+                return Result.failure(Outcome.UNAVAILABLE, message, code=found.problems[0].code)
         return None
 
 

@@ -158,7 +158,7 @@ def result_of_unready(error: NotReady) -> Result:
     """The result of a call to an agent that cannot be used."""
     outcome = Outcome.DENIED if error.denied else Outcome.UNAVAILABLE
     message = f"{error.message}; {error.hint}" if error.hint else error.message
-    return Result.failed(outcome, message, code=error.code)
+    return Result.failure(outcome, message, code=error.code)
 
 
 def waiting_task(result: Result) -> tuple[str, str, dict[str, JSON]]:

@@ -1914,7 +1914,7 @@ class Engine:
         server = self.awaited(name)
         if server is not None:
             unheard = self._unheard(name, server)
-            return Result.failed(unheard.outcome, unheard.reason, code=unheard.code)
+            return Result.failure(unheard.outcome, unheard.reason, code=unheard.code)
         why = None if self._modules is None else self._modules.why_unknown(name)
         if why is not None:
             return why
@@ -1930,7 +1930,7 @@ class Engine:
                 message += f"; did you mean {' or '.join(f'`{match}`' for match in near)}?"
             # Near misses are a guess from the spelling; a model that guessed the name needs the others as well.
             message += f" {list_of_tools(registry)}"
-        return Result.failed(Outcome.NOT_FOUND, message, details={"near": list(near)})
+        return Result.failure(Outcome.NOT_FOUND, message, details={"near": list(near)})
 
     def check_open(self) -> None:
         """Check that the runtime is open.

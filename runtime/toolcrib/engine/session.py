@@ -928,7 +928,7 @@ class Unavailable:
 
     async def execute(self, _call: Call) -> Result:
         """Fail with the reason, without an attempt."""
-        failed = Result.failed(self.outcome, self.reason, code=self.code, details=self._details or NOTHING)
+        failed = Result.failure(self.outcome, self.reason, code=self.code, details=self._details or NOTHING)
         return without_attempts(failed)
 
     def explain(self, _call: Call) -> JSON:

@@ -56,7 +56,8 @@ class ToolStub:
         )
 
     async def _value(self, name: str, arguments: Mapping[str, Any]) -> JSON:
-        return (await self._session.call(name, arguments)).raise_for_outcome().value
+        value: JSON = (await self._session.call(name, arguments)).raise_for_outcome().value
+        return value
 
 
 def _changes(tools: Runtime | Session, fingerprints: Mapping[str, str]) -> Iterator[str]:

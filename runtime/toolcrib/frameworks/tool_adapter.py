@@ -172,7 +172,7 @@ class ToolAdapter:
         prepared = self._session.check_arguments(self.tool.name, arguments)
         if isinstance(prepared, Result):
             return prepared
-        return Result.failed(Outcome.NEEDS_APPROVAL, f"`{self.tool.name}` requires approval")
+        return Result.failure(Outcome.NEEDS_APPROVAL, f"`{self.tool.name}` requires approval")
 
     async def _made(self, planned: PlannedCall, hear: Hear | None) -> Result:
         call, session = planned.call, self._session

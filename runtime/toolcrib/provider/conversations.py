@@ -409,10 +409,10 @@ def _masked_part(part: Part, redactor: CallRedactor) -> Part:
         written = redactor.text(part.written) if same else compact(arguments)
         return part._replace(arguments=arguments, written=written)
     if isinstance(part, ToolResult):
-        shown = redactor.result(part.name, Result.ok(part.text, content=part.content))
+        shown = redactor.result(part.name, Result.success(part.text, content=part.content))
         return part._replace(text=str(shown.value), content=shown.content)
     if isinstance(part, Content):
-        return redactor.result("", Result.ok(None, content=(part,))).content[0]
+        return redactor.result("", Result.success(None, content=(part,))).content[0]
     if isinstance(part, Reasoning):
         return part._replace(text=redactor.text(part.text), data=redactor.value(part.data))
     return part._replace(text=redactor.text(part.text))

@@ -480,9 +480,9 @@ def _result_of(record: CallRecord) -> Result:
     """Rebuild the result of a recorded call."""
     outcome = record.outcome or Outcome.INTERNAL
     if outcome is Outcome.OK:
-        result = Result.ok(record.value, content=record.content)
+        result = Result.success(record.value, content=record.content)
     else:
-        result = Result.failed(outcome, record.message, code=record.code or None, content=record.content)
+        result = Result.failure(outcome, record.message, code=record.code or None, content=record.content)
     return result.with_usage(record.attempts, record.duration)
 
 

@@ -361,7 +361,7 @@ def _problem(mock: _Mock, arguments: dict[str, Any], result: Result, before: _Ac
     # The first line only states that the result is invalid.
     faults = result.message.splitlines()[1:]
     if result.outcome is not Outcome.INVALID_RESULT:
-        faults = [str(warning) for warning in result.meta.get("warnings", ())]  # type: ignore[union-attr]
+        faults = [str(warning) for warning in result.meta.get("warnings", ())]
     if not faults:
         return None
     severity = "error" if result.outcome is Outcome.INVALID_RESULT else "warning"

@@ -68,7 +68,7 @@ class ClientStub:
             value: JSON = answer["result"]
             return value
         error = answer["error"]
-        return Result.failed(Outcome.TOOL_ERROR, error.get("message") or error["code"], code=error["code"])
+        return Result.failure(Outcome.TOOL_ERROR, error.get("message") or error["code"], code=error["code"])
 
     async def granted(self, call: ClientCall) -> Result:
         """Call the mock of the tool."""

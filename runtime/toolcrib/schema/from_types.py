@@ -272,7 +272,7 @@ def read_result(result: Result, declared: Any) -> Any:
         for each in report.faults[:MOST]
     ]
     subject = f"the result of `{result.tool}`" if result.tool else "the result"
-    failed = Result.failed(
+    failed = Result.failure(
         Outcome.INVALID_RESULT,
         f"{subject} is not a valid `{_name_of(declared)}`:\n" + "\n".join(lines),
         details={"violations": told, **report.counts()},

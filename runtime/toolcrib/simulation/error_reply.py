@@ -46,7 +46,7 @@ def compile_error(value: Any, pointer: str, names: Collection[str], problems: li
     def answer(scope: Scope) -> Result:
         shown: Any = told.render(scope)
         message = as_text(shown["message"])
-        return Result.failed(
+        return Result.failure(
             Outcome.TOOL_ERROR,
             message,
             code=as_text(shown["code"]),

@@ -121,7 +121,7 @@ def rate_limited(tool: Descriptor, limit: int, per: str, wait: float) -> Result:
     # Rounded up, so that a client that waits exactly this long is not refused again.
     seconds = math.ceil(wait * 1000) / 1000
     details: dict[str, JSON] = {"status": 429, "retry_after": seconds}
-    return Result.failed(
+    return Result.failure(
         Outcome.TOOL_ERROR,
         f"`{tool.name}` accepts {limit} call{'s' if limit != 1 else ''} per {per}; retry after {format_duration(seconds)}",
         code="rate_limited",
@@ -490,7 +490,7 @@ def _waiting(subject: FaultContext, *, ends: bool) -> Injection:
         left = call.deadline - clock.monotonic() if call.deadline is not None else call.tool.timeout
         await _sleep(attempt, math.inf if bounded and not ends else left + _LATER, subject.kind)
         message = f"`{call.tool.name}` did not respond in time"
-        return AttemptOutcome(Result.failed(Outcome.TIMEOUT, message, retryable=True))
+        return AttemptOutcome(Result.failure(Outcome.TIMEOUT, message, retryable=True))
 
     return _injection(subject, happen)
 
@@ -513,7 +513,7 @@ def _disconnect(subject: FaultContext) -> Injection:
 
     async def happen(_attempt: Attempt) -> AttemptOutcome:
         return AttemptOutcome(
-            Result.failed(Outcome.TRANSPORT_ERROR, message, code="disconnected", retryable=True)
+            Result.failure(Outcome.TRANSPORT_ERROR, message, code="disconnected", retryable=True)
         )
 
     return _injection(subject, happen)
@@ -533,10 +533,10 @@ def _lost(subject: FaultContext, called: str, what: str) -> Injection:
             return AttemptOutcome(result, happened=False)
         # The caller cannot know whether the tool has acted, exactly as with a real connection that breaks.
         if attempt.repeatable:
-            lost = Result.failed(Outcome.TRANSPORT_ERROR, f"`{name}`: {what}", code=called, retryable=True)
+            lost = Result.failure(Outcome.TRANSPORT_ERROR, f"`{name}`: {what}", code=called, retryable=True)
         else:
             message = f"`{name}`: {what}; the call was sent, so it may have acted"
-            lost = Result.failed(
+            lost = Result.failure(
                 Outcome.UNKNOWN_OUTCOME, message, code=called, details={"may_have_acted": True}
             )
         return AttemptOutcome(lost)
@@ -565,7 +565,7 @@ def _not_json(subject: FaultContext) -> Injection:
         result = await attempt.call_next(attempt.call)
         if result.outcome not in ANSWERED:
             return AttemptOutcome(result, happened=False)
-        return AttemptOutcome(Result.failed(Outcome.INVALID_RESULT, message, code="not_json"))
+        return AttemptOutcome(Result.failure(Outcome.INVALID_RESULT, message, code="not_json"))
 
     return _injection(subject, happen)
 

@@ -53,7 +53,7 @@ class _Echo:
     waits: bool = False
 
     async def execute(self, call: Call) -> Result:
-        return Result.ok(f"{self.prefix}{call.arguments['text']}")
+        return Result.success(f"{self.prefix}{call.arguments['text']}")
 
     def explain(self, call: Call) -> JSON:
         return {"mode": "echo", "prefix": self.prefix}

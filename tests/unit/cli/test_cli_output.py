@@ -136,7 +136,7 @@ def test_parts_are_told_by_what_they_are():
 
 
 def test_a_failure_without_a_finer_code_tells_its_outcome_once(capsys):
-    print_failure(Result.failed(Outcome.TIMEOUT, "too late"))
+    print_failure(Result.failure(Outcome.TIMEOUT, "too late"))
     print_failure(
         Result(
             Outcome.DENIED, message="no", content=(Content("text", text="no"), Content("text", text="ask"))
@@ -148,7 +148,7 @@ def test_a_failure_without_a_finer_code_tells_its_outcome_once(capsys):
 def test_a_failure_with_a_way_out_tells_it(capsys):
     for hint in ("do\x1b[2Jso", "", None, ["no text"], "it"):
         print_failure(
-            Result.failed(Outcome.INTERNAL, "it failed", code="mock_failed", details={"hint": hint})
+            Result.failure(Outcome.INTERNAL, "it failed", code="mock_failed", details={"hint": hint})
         )
     first, way_out, *others = capsys.readouterr().err.splitlines()
     assert (first, way_out) == ("internal (mock_failed): it failed", "    hint: do\\x1b[2Jso")

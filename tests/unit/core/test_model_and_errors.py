@@ -56,7 +56,7 @@ def test_every_value_is_frozen_and_without_further_attributes(value):
 
 
 def test_calls_and_results_are_tuples_that_are_changed_by_copies():
-    result = Result.ok(1)
+    result = Result.success(1)
     with pytest.raises(AttributeError):
         result.value = 2
     assert result.with_meta(a=1).with_meta(b=2).meta == {"a": 1, "b": 2}
@@ -71,14 +71,37 @@ def test_the_empty_mapping_that_values_share_cannot_be_filled():
 
 
 def test_a_good_result_has_neither_message_nor_error():
-    result = Result.ok({"a": 1}, content=(Content("text", text="a"),), meta={"b": 2})
+    result = Result.success({"a": 1}, content=(Content("text", text="a"),), meta={"b": 2})
     assert result == Result(Outcome.OK, {"a": 1}, (Content("text", text="a"),), meta={"b": 2})
     assert (result.message, result.error, result.raw_value) == ("", None, None)
 
 
+@pytest.mark.parametrize("value", [None, False, 0, "", [], {}, 1])
+def test_a_good_result_is_ok_whatever_its_value(value):
+    assert Result.success(value).ok is True
+
+
+@pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])
+def test_a_failed_result_is_not_ok(outcome):
+    assert Result.failure(outcome, "no").ok is False
+
+
+@pytest.mark.parametrize("result", [Result.success(1), Result.failure(Outcome.DENIED, "no")])
+def test_a_result_has_no_truth_value_that_could_be_mistaken_for_success(result):
+    with pytest.raises(TypeError, match=r"use `result\.ok`"):
+        bool(result)
+    with pytest.raises(TypeError):
+        _ = result or Result.success(2)
+
+
+def test_the_names_of_the_constructors_are_no_predicates():
+    assert not hasattr(Result, "failed")
+    assert isinstance(Result.ok, property)
+
+
 def test_a_failed_result_takes_its_outcome_for_a_code():
-    assert Result.failed(Outcome.DENIED, "no").error == Failure("denied", "no")
-    finer = Result.failed(
+    assert Result.failure(Outcome.DENIED, "no").error == Failure("denied", "no")
+    finer = Result.failure(
         Outcome.OVERLOADED, "no", code="circuit_open", details={"for": "3s"}, retryable=True
     )
     assert finer.error == Failure("circuit_open", "no", {"for": "3s"}, retryable=True)
@@ -86,7 +109,7 @@ def test_a_failed_result_takes_its_outcome_for_a_code():
 
 
 def test_a_result_is_a_json_document():
-    failed = Result.failed(Outcome.TOOL_ERROR, "no", details={"a": [1]}, raw_value="kept to ourselves")
+    failed = Result.failure(Outcome.TOOL_ERROR, "no", details={"a": [1]}, raw_value="kept to ourselves")
     document = failed._replace(content=(Content("image", uri="x", title="y"),)).with_usage(1, 1 / 3).as_json()
     assert json.loads(json.dumps(document)) == {
         "outcome": "tool_error",
@@ -97,7 +120,7 @@ def test_a_result_is_a_json_document():
         "usage": {"attempts": 1, "duration": 0.333333},
         "meta": {},
     }
-    assert Result.ok(1).as_json()["error"] is None
+    assert Result.success(1).as_json()["error"] is None
 
 
 def test_a_part_shows_what_it_has():
@@ -164,7 +187,7 @@ def test_an_expression_error_is_a_problem_of_its_document():
 
 
 def test_a_call_error_has_the_finer_code_of_its_result():
-    result = Result.failed(Outcome.OVERLOADED, "no", code="circuit_open")
+    result = Result.failure(Outcome.OVERLOADED, "no", code="circuit_open")
     assert errors.Overloaded(result).code == "circuit_open"
     assert errors.Overloaded(result._replace(error=None)).code == "overloaded"
 

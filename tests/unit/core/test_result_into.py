@@ -64,7 +64,7 @@ class Pair(NamedTuple):
 
 
 def result(value=VALUE):
-    return Result.ok(value)._replace(tool="get_forecast")
+    return Result.success(value)._replace(tool="get_forecast")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_secrets_of_a_value_are_not_in_the_error():
 
 def test_a_failed_call_raises_the_error_of_its_outcome():
     with pytest.raises(CallDenied, match="not for you"):
-        Result.failed(Outcome.DENIED, "not for you").into(Forecast)
+        Result.failure(Outcome.DENIED, "not for you").into(Forecast)
 
 
 def test_a_type_that_pydantic_cannot_read_is_named():

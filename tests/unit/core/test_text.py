@@ -73,36 +73,36 @@ PNG = Content("image", data="aGk=", mime_type="image/png")
 @pytest.mark.parametrize(
     ("result", "text"),
     [
-        (Result.ok("as it is"), "as it is"),
-        (Result.ok(""), ""),
-        (Result.ok(None), "null"),
-        (Result.ok({"city": "Tromsø", "daily": [1, 2.5]}), '{"city":"Tromsø","daily":[1,2.5]}'),
-        (Result.ok(content=(Content("text", "one"), Content("text", "two"))), "one\ntwo"),
-        (Result.ok(content=(Content("text", "a chart"), PNG)), "a chart\n[image image/png]"),
+        (Result.success("as it is"), "as it is"),
+        (Result.success(""), ""),
+        (Result.success(None), "null"),
+        (Result.success({"city": "Tromsø", "daily": [1, 2.5]}), '{"city":"Tromsø","daily":[1,2.5]}'),
+        (Result.success(content=(Content("text", "one"), Content("text", "two"))), "one\ntwo"),
+        (Result.success(content=(Content("text", "a chart"), PNG)), "a chart\n[image image/png]"),
         (
-            Result.ok(
+            Result.success(
                 content=(
                     Content("resource", mime_type="application/pdf", uri="file:///r.pdf", title="Report"),
                 )
             ),
             "[resource application/pdf Report file:///r.pdf]",
         ),
-        (Result.ok(content=(Content("resource", "inside", uri="file:///r.txt"),)), "inside"),
-        (Result.ok({"a": 1}, content=(Content("text", '{"a": 1}'), PNG)), '{"a":1}\n[image image/png]'),
-        (Result.ok({"a": 1}, content=(Content("text", '{"a":1}'),)), '{"a":1}'),
-        (Result.ok({"a": 1}, content=(Content("text", '{"a": 2}'),)), '{"a":1}\n{"a": 2}'),
-        (Result.ok({"a": 1}, content=(Content("text", "{a brace"),)), '{"a":1}\n{a brace'),
-        (Result.ok({"a": 1}, content=(Content("text", "one a"),)), '{"a":1}\none a'),
-        (Result.failed(Outcome.TIMEOUT, "it took longer than 5s"), "it took longer than 5s"),
-        (Result.failed(Outcome.TOOL_ERROR, "no such order", code="not_found"), "not_found: no such order"),
+        (Result.success(content=(Content("resource", "inside", uri="file:///r.txt"),)), "inside"),
+        (Result.success({"a": 1}, content=(Content("text", '{"a": 1}'), PNG)), '{"a":1}\n[image image/png]'),
+        (Result.success({"a": 1}, content=(Content("text", '{"a":1}'),)), '{"a":1}'),
+        (Result.success({"a": 1}, content=(Content("text", '{"a": 2}'),)), '{"a":1}\n{"a": 2}'),
+        (Result.success({"a": 1}, content=(Content("text", "{a brace"),)), '{"a":1}\n{a brace'),
+        (Result.success({"a": 1}, content=(Content("text", "one a"),)), '{"a":1}\none a'),
+        (Result.failure(Outcome.TIMEOUT, "it took longer than 5s"), "it took longer than 5s"),
+        (Result.failure(Outcome.TOOL_ERROR, "no such order", code="not_found"), "not_found: no such order"),
         (
-            Result.failed(Outcome.TOOL_ERROR, "not_found: it is gone", code="not_found"),
+            Result.failure(Outcome.TOOL_ERROR, "not_found: it is gone", code="not_found"),
             "not_found: it is gone",
         ),
-        (Result.failed(Outcome.TOOL_ERROR, "", code="E42"), "E42"),
+        (Result.failure(Outcome.TOOL_ERROR, "", code="E42"), "E42"),
         (Result(Outcome.CANCELLED), "cancelled"),
         (
-            Result.failed(
+            Result.failure(
                 Outcome.TOOL_ERROR, "bad", content=(Content("text", "bad"), Content("text", "more"))
             ),
             "bad\nmore",
@@ -114,7 +114,7 @@ def test_what_a_model_reads(result, text):
 
 
 def test_what_a_model_reads_is_bounded():
-    text = text_for_model(Result.ok("x" * 98_765), limit=1_000)
+    text = text_for_model(Result.success("x" * 98_765), limit=1_000)
     assert len(text.encode()) <= 1_000
     assert text.endswith("of 98,765 bytes shown]")
 

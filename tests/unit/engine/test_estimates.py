@@ -168,7 +168,7 @@ def test_estimates_merge_declared_and_observed_values():
 
 def test_tools_without_a_declared_limit_or_estimate_are_not_observed():
     async def answer(_call):
-        return Result.ok(1)
+        return Result.success(1)
 
     from toolcrib.engine import engine_of  # noqa: PLC0415
 

@@ -94,7 +94,7 @@ class Spoken:
     waits = False
 
     async def execute(self, call) -> Result:
-        return Result.ok(call.arguments["text"])
+        return Result.success(call.arguments["text"])
 
     def explain(self, call):
         return None

@@ -287,7 +287,7 @@ async def test_the_memory_of_a_session_forgets_the_oldest_keys():
         ]
         for call in calls:
             assert await keys.claim(call) is None
-            keys.release(call, Result.ok(1))
+            keys.release(call, Result.success(1))
         assert (await keys.claim(calls[1])).value == 1
         assert await keys.claim(calls[0]) is None
 

@@ -50,7 +50,7 @@ def test_a_layer_that_never_waits_acts_on_both_paths(monkeypatch, place, waiting
         @never_waits
         async def noting(call):
             if call.arguments.get("n") == 13:
-                return Result.failed(Outcome.DENIED, "not 13")
+                return Result.failure(Outcome.DENIED, "not 13")
             result = await call_next(call)
             seen.append(result.value)
             return result.with_meta(noted=True)

@@ -74,8 +74,8 @@ FAILURES = [
     failed(504),
     broken(),
     broken(retryable=False),
-    Result.failed(Outcome.UNKNOWN_OUTCOME, "who knows"),
-    Result.failed(Outcome.TIMEOUT, "late"),
+    Result.failure(Outcome.UNKNOWN_OUTCOME, "who knows"),
+    Result.failure(Outcome.TIMEOUT, "late"),
 ]
 
 
@@ -86,13 +86,13 @@ def test_what_counts_as_a_failure_of_the_origin(answer):
 
 
 SUCCESSES = [
-    Result.ok(1),
+    Result.success(1),
     failed(404, retryable=False),
     failed(429),
     failed(500, retryable=False),
-    Result.failed(Outcome.INVALID_RESULT, "no JSON"),
-    Result.failed(Outcome.LIMIT_EXCEEDED, "too large"),
-    Result.failed(Outcome.TOOL_ERROR, "no status", retryable=True),
+    Result.failure(Outcome.INVALID_RESULT, "no JSON"),
+    Result.failure(Outcome.LIMIT_EXCEEDED, "too large"),
+    Result.failure(Outcome.TOOL_ERROR, "no status", retryable=True),
 ]
 
 
@@ -103,11 +103,11 @@ def test_any_other_answer_ends_the_row(answer):
 
 
 NOTHING_SAID = [
-    Result.failed(Outcome.DENIED, "guard"),
-    Result.failed(Outcome.UNAVAILABLE, "no secret"),
-    Result.failed(Outcome.CANCELLED, "by itself"),
-    Result.failed(Outcome.INTERNAL, "a bug"),
-    Result.failed(
+    Result.failure(Outcome.DENIED, "guard"),
+    Result.failure(Outcome.UNAVAILABLE, "no secret"),
+    Result.failure(Outcome.CANCELLED, "by itself"),
+    Result.failure(Outcome.INTERNAL, "a bug"),
+    Result.failure(
         Outcome.TOOL_ERROR, "no token", code="auth_failed", details={"status": 503}, retryable=True
     ),
 ]
@@ -126,7 +126,7 @@ def test_an_origin_that_keeps_silent_until_the_deadline_has_failed():
 
 
 def test_a_caller_that_gives_up_says_nothing_of_the_origin():
-    script = Script(Result.ok(1), takes=3600)
+    script = Script(Result.success(1), takes=3600)
     runtime = reaching(script, THREE)
 
     async def run():
@@ -154,7 +154,7 @@ def test_a_bug_says_nothing_of_the_origin():
 
 def test_after_a_while_one_attempt_finds_out_and_a_good_one_closes():
     script = Script(
-        failed(503), failed(503), failed(503), Result.ok(1), failed(503), failed(503), failed(503)
+        failed(503), failed(503), failed(503), Result.success(1), failed(503), failed(503), failed(503)
     )
     assert codes(script, 0, 0, 0, 19.9, 0.1, 0, 0, 0) == [
         *["http_503"] * 3,
@@ -178,7 +178,7 @@ def test_a_bad_one_opens_again():
 
 
 def test_only_one_attempt_finds_out():
-    script = Script(failed(503), failed(503), failed(503), Result.ok(1), takes=1)
+    script = Script(failed(503), failed(503), failed(503), Result.success(1), takes=1)
 
     async def run():
         line = Line(script)
@@ -194,7 +194,7 @@ def test_only_one_attempt_finds_out():
 
 
 def test_a_cancelled_one_lets_another_find_out():
-    script = Script(failed(503), failed(503), failed(503), Result.ok(1), takes=1)
+    script = Script(failed(503), failed(503), failed(503), Result.success(1), takes=1)
 
     async def run():
         line = Line(script)
@@ -212,7 +212,7 @@ def test_a_cancelled_one_lets_another_find_out():
 
 def test_what_began_before_says_nothing_after():
     """Two slow answers come when the breaker is open: neither closes it nor counts."""
-    slow = {"good": Result.ok(1), "bad": failed(503)}
+    slow = {"good": Result.success(1), "bad": failed(503)}
 
     async def answer(call):
         kind = call.arguments.get("kind")

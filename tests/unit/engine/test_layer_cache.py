@@ -16,7 +16,7 @@ READS = "annotations: {read_only: true}\n"
 
 def fresh(value=1, lifetime=60.0, age=0.0, **validators):
     validators = {name.replace("_", "-"): tag for name, tag in validators.items()}
-    return Result.ok(value).with_meta(
+    return Result.success(value).with_meta(
         freshness={"lifetime": lifetime, "age": age, "validators": validators}, served="x"
     )
 
@@ -131,7 +131,7 @@ def test_a_stale_answer_goes_along_with_what_asks_about_it():
     script = Script(fresh(1, 10.0, If_None_Match='"a"'), fresh(2))
     first, second = Held(script).calls((0, {}), (10, {}))
     assert script.calls[1].kept == StaleAnswer(
-        first._replace(usage=Result.ok().usage, tool=""), {"If-None-Match": '"a"'}
+        first._replace(usage=Result.success().usage, tool=""), {"If-None-Match": '"a"'}
     )
     assert second.value == 2
     assert "cache" not in second.meta
@@ -196,7 +196,7 @@ def test_a_failure_that_says_how_long_it_holds_is_not_kept_either():
 
 
 def test_an_answer_that_must_not_be_kept_drives_out_the_one_before():
-    script = Script(fresh(1, 10.0, If_None_Match='"a"'), Result.ok(2), fresh(3))
+    script = Script(fresh(1, 10.0, If_None_Match='"a"'), Result.success(2), fresh(3))
     Held(script).calls((0, {}), (10, {}), (0, {}))
     assert [call.kept is not None for call in script.calls] == [False, True, False]
 

@@ -17,7 +17,7 @@ def call(runtime):
 def sleeping(seconds):
     async def answer(call):
         await call.context.session.clock.sleep(seconds)
-        return Result.ok(call.deadline)
+        return Result.success(call.deadline)
 
     return answer
 
@@ -75,7 +75,7 @@ def test_a_timeout_error_of_the_tools_own_is_a_bug_and_no_deadline():
 
 def test_a_tool_that_never_waits_has_no_deadline():
     async def answer(call):
-        return Result.ok(call.deadline)
+        return Result.success(call.deadline)
 
     assert call(fake(answer, waits=False)).value is None
     assert call(fake(answer, waits=True)).value == 30.0

@@ -91,7 +91,7 @@ def test_a_caller_that_cancels_gets_the_cancellation_and_the_observer_the_outcom
 
 def test_calls_side_by_side_are_told_apart_by_their_ids():
     events = []
-    runtime = fake(always(Result.ok()), observer=events.append)
+    runtime = fake(always(Result.success()), observer=events.append)
 
     async def many():
         await asyncio.gather(*(runtime.session(id="same").call("tool") for _ in range(10)))

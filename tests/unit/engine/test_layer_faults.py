@@ -132,7 +132,7 @@ async def test_a_lost_reply_is_asked_for_again_where_that_has_no_second_effect()
 
 async def test_a_reply_that_is_no_reply_can_not_be_lost():
     async def down(_call):
-        return Result.failed(Outcome.TRANSPORT_ERROR, "no route", code="no_route")
+        return Result.failure(Outcome.TRANSPORT_ERROR, "no route", code="no_route")
 
     session = fake(down, "- {tool: tool, inject: lost_ack}")
     result = await session.call("tool")
@@ -146,7 +146,7 @@ async def test_a_reply_that_is_no_reply_can_not_be_lost():
 @pytest.mark.parametrize("kind", ["empty", "{violate_schema: any}", "{inject_text: {at: /id, text: hi}}"])
 async def test_an_error_of_the_tool_passes_what_spoils_good_answers(kind):
     async def broken(_call):
-        return Result.failed(Outcome.TOOL_ERROR, "out of paper")
+        return Result.failure(Outcome.TOOL_ERROR, "out of paper")
 
     more = "output_schema: {type: object, required: [id], properties: {id: {type: string}}}"
     session = fake(broken, f"- {{name: f, tool: tool, inject: {kind}}}", more)
@@ -159,14 +159,14 @@ async def test_an_error_of_the_tool_passes_what_spoils_good_answers(kind):
 )
 async def test_an_error_of_the_tool_is_an_answer_that_can_be_lost(kind, code):
     async def broken(_call):
-        return Result.failed(Outcome.TOOL_ERROR, "out of paper")
+        return Result.failure(Outcome.TOOL_ERROR, "out of paper")
 
     assert (await fake(broken, f"- {{tool: tool, inject: {kind}}}").call("tool")).error.code == code
 
 
 async def test_an_answer_that_was_invalid_already_is_told_as_it_is():
     async def odd(_call):
-        return Result.ok({"id": 7})
+        return Result.success({"id": 7})
 
     more = "output_schema: {type: object, required: [id], properties: {id: {type: string}}}"
     session = fake(odd, "- {name: f, tool: tool, inject: {violate_schema: missing_id}}", more)
@@ -178,7 +178,7 @@ async def test_an_answer_that_was_invalid_already_is_told_as_it_is():
 
 async def test_a_violation_that_can_not_be_made_of_the_answer_is_a_mistake_of_the_fault():
     async def number(_call):
-        return Result.ok(5)
+        return Result.success(5)
 
     more = "output_schema: {anyOf: [{type: integer}, {type: object, required: [a]}]}"
     session = fake(number, "- {name: f, tool: tool, inject: {violate_schema: missing_a}}", more)
@@ -216,7 +216,7 @@ async def test_any_violation_is_drawn_the_same_for_the_same_seed():
 )
 async def test_a_text_is_planted_in_the_answer(at, answer, planted):
     async def answers(_call):
-        return Result.ok(answer)
+        return Result.success(answer)
 
     session = fake(answers, f"- {{tool: tool, inject: {{inject_text: {{at: '{at}', text: hi}}}}}}")
     assert (await session.call("tool")).value == planted
@@ -228,7 +228,7 @@ async def test_a_text_is_planted_in_the_answer(at, answer, planted):
 )
 async def test_a_text_that_finds_no_place_is_a_mistake_of_the_fault(at, answer):
     async def answers(_call):
-        return Result.ok(answer)
+        return Result.success(answer)
 
     session = fake(answers, f"- {{tool: tool, inject: {{inject_text: {{at: {at}, text: hi}}}}}}")
     result = await session.call("tool")
@@ -257,7 +257,7 @@ async def test_an_expression_of_a_fault_fails_before_the_tool_acts(kind):
 async def test_a_call_that_is_given_up_while_the_tool_acts_has_no_reply_to_lose():
     async def endless(call):
         await call.context.session.clock.sleep(100)
-        return Result.ok()
+        return Result.success()
 
     session = fake(endless, "- {name: f, tool: tool, inject: lost_ack}", "timeout: 10s")
     assert (await session.call("tool")).outcome is Outcome.TIMEOUT
@@ -268,7 +268,7 @@ async def test_a_call_that_is_given_up_while_the_tool_acts_has_no_reply_to_lose(
 
 async def test_planted_texts_and_errors_read_the_call():
     async def echo(call):
-        return Result.ok("page")
+        return Result.success("page")
 
     session = fake(
         echo,
@@ -341,7 +341,7 @@ async def test_equal_arguments_are_answered_as_before_by_a_stale_tool_without_a_
     numbers = iter(range(1, 10))
 
     async def counting(call):
-        return Result.ok({"n": next(numbers), **call.arguments})
+        return Result.success({"n": next(numbers), **call.arguments})
 
     session = fake(counting, "- {tool: tool, inject: stale, when: {first: 1}}")
     values = [(await session.call("tool", {"a": a})).value["n"] for a in (1, 2, 1, 1)]
@@ -351,7 +351,7 @@ async def test_equal_arguments_are_answered_as_before_by_a_stale_tool_without_a_
 
 async def test_nobody_can_change_what_is_remembered():
     async def listing(_call):
-        return Result.ok({"rows": [1]})
+        return Result.success({"rows": [1]})
 
     session = fake(listing, "- {tool: tool, inject: stale}")
     for _ in range(3):

@@ -186,7 +186,7 @@ def test_a_rate_that_turns_out_too_slow_in_the_line_of_the_tool_is_told_there():
 
     async def answer(call):
         await call.context.session.clock.sleep(next(times))
-        return Result.ok()
+        return Result.success()
 
     runtime = reaching(answer, "timeout: 5s\nlimits: {concurrency: 1, rate: 2/4s}")
     results = gather(runtime, *["tool"] * 4)

@@ -30,7 +30,7 @@ class Doors:
         await asyncio.to_thread(self.out.acquire)
         with self._counting:
             self.inside -= 1
-        return Result.ok(1)
+        return Result.success(1)
 
 
 def in_threads(runtime, number, *, calls=1):

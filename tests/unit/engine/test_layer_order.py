@@ -21,12 +21,12 @@ def call(runtime, **arguments):
 
 
 async def answers_n(call):
-    return Result.ok(call.arguments["n"])
+    return Result.success(call.arguments["n"])
 
 
 def test_layers_stand_in_the_documented_order():
     tool = runtime_of(mocked("result: 1")).registry["tool"]
-    bound = FunctionExecutor(always(Result.ok())).bind(tool)
+    bound = FunctionExecutor(always(Result.success())).bind(tool)
 
     async def mine(call, call_next):
         return await call_next(call)
@@ -39,7 +39,7 @@ def test_layers_stand_in_the_documented_order():
 
 def test_layers_that_a_tool_does_not_use_are_not_in_its_chain():
     tool = runtime_of(mocked("result: 1")).registry["tool"]
-    bound = FunctionExecutor(always(Result.ok()), waits=False).bind(tool)
+    bound = FunctionExecutor(always(Result.success()), waits=False).bind(tool)
     assert build_chain(LayerContext(tool, bound, SharedState())).layers == ("arguments", "results")
 
 
@@ -55,7 +55,7 @@ def test_the_first_layer_is_the_outermost():
 
         return layer
 
-    runtime = fake(always(Result.ok(1)), middleware=[noting("a"), noting("b")])
+    runtime = fake(always(Result.success(1)), middleware=[noting("a"), noting("b")])
     assert call(runtime).value == 1
     assert seen == ["a in", "b in", "b out", "a out"]
 
@@ -90,7 +90,7 @@ def test_what_a_users_layer_changes_is_still_checked():
 
 def test_a_users_layer_may_answer_itself():
     async def answers(_call, _call_next):
-        return Result.failed(Outcome.DENIED, "not today")
+        return Result.failure(Outcome.DENIED, "not today")
 
     async def reached(_call):
         raise AssertionError("it was called")
@@ -106,7 +106,7 @@ def test_a_users_layer_may_call_twice():
         return second._replace(value=[first.value, second.value])
 
     async def attempt(call):
-        return Result.ok(call.attempt)
+        return Result.success(call.attempt)
 
     assert call(fake(attempt, middleware=[twice])).value == [1, 2]
 
@@ -129,15 +129,15 @@ async def writes_a_set(call, call_next):
 
 
 async def fails_with_a_set(_call, _call_next):
-    return Result.failed(Outcome.DENIED, "no", details={"who": {1}})
+    return Result.failure(Outcome.DENIED, "no", details={"who": {1}})
 
 
 async def answers_a_set(_call, _call_next):
-    return Result.ok({1})
+    return Result.success({1})
 
 
 def answers_at_once(_call, _call_next):
-    return Result.ok(1)
+    return Result.success(1)
 
 
 async def answers_a_text(_call, _call_next):

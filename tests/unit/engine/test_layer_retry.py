@@ -24,7 +24,7 @@ def call(runtime, name="tool"):
 
 
 def test_a_failure_that_may_pass_is_tried_again():
-    script = Script(failed(503), broken(), Result.ok(7))
+    script = Script(failed(503), broken(), Result.success(7))
     result = call(reaching(script))
     assert (result.outcome, result.value, result.usage.attempts) == (Outcome.OK, 7, 3)
     assert [each.attempt for each in script.calls] == [1, 2, 3]
@@ -39,14 +39,14 @@ def test_after_the_last_attempt_the_failure_is_told_as_it_is():
 
 
 NEVER_AGAIN = [
-    Result.ok(1),
+    Result.success(1),
     failed(404, retryable=False),
     broken(retryable=False),
-    Result.failed(Outcome.UNKNOWN_OUTCOME, "who knows", retryable=True),
-    Result.failed(Outcome.OVERLOADED, "full", retryable=True),
-    Result.failed(Outcome.LIMIT_EXCEEDED, "large", retryable=True),
-    Result.failed(Outcome.DENIED, "no", retryable=True),
-    Result.failed(Outcome.TIMEOUT, "late", retryable=True),
+    Result.failure(Outcome.UNKNOWN_OUTCOME, "who knows", retryable=True),
+    Result.failure(Outcome.OVERLOADED, "full", retryable=True),
+    Result.failure(Outcome.LIMIT_EXCEEDED, "large", retryable=True),
+    Result.failure(Outcome.DENIED, "no", retryable=True),
+    Result.failure(Outcome.TIMEOUT, "late", retryable=True),
 ]
 
 
@@ -131,7 +131,7 @@ def test_on_real_time_the_waits_are_not_those_of_the_seed():
 
 
 def test_what_the_server_asks_for_is_waited():
-    script = Script(failed(429, retry_after=3), Result.ok(1))
+    script = Script(failed(429, retry_after=3), Result.success(1))
     result = call(reaching(script))
     assert result.outcome is Outcome.OK
     assert 3 <= waits_of(script)[0] <= 3.2
@@ -139,7 +139,7 @@ def test_what_the_server_asks_for_is_waited():
 
 @pytest.mark.parametrize("told", [-5, 0, "soon", None])
 def test_what_is_no_time_to_wait_is_passed_over(told):
-    script = Script(failed(429, retry_after=told), Result.ok(1))
+    script = Script(failed(429, retry_after=told), Result.success(1))
     assert call(reaching(script)).outcome is Outcome.OK
     assert waits_of(script)[0] <= 0.2
 
@@ -169,7 +169,7 @@ def test_a_backoff_that_does_not_fit_the_deadline_is_not_begun_either():
 
 
 def test_a_tool_without_a_deadline_waits_as_long_as_it_takes():
-    script = Script(failed(429, retry_after=3600), Result.ok(1))
+    script = Script(failed(429, retry_after=3600), Result.success(1))
     assert call(reaching(script, waits=False)).outcome is Outcome.OK
 
 
@@ -275,7 +275,7 @@ def test_a_flaky_origin_gets_at_most_a_fifth_more_requests():
         requests.append(call)
         await call.context.session.clock.sleep(0.01)
         draw = draws.random()
-        return failed(503) if draw < 0.3 else broken() if draw < 0.35 else Result.ok(1)
+        return failed(503) if draw < 0.3 else broken() if draw < 0.35 else Result.success(1)
 
     requests = []
     runtime = reaching(flaky, "limits: {concurrency: 100, queue: 1000, breaker: off}")
@@ -302,7 +302,7 @@ def test_what_repeats_is_imported_at_the_first_repetition(root):
 import asyncio, sys
 from reaching import Script, failed, reaching
 from toolcrib import Result
-runtime = reaching(Script(Result.ok(1), failed(503)))
+runtime = reaching(Script(Result.success(1), failed(503)))
 asyncio.run(runtime.call("tool"))
 assert "tenacity" not in sys.modules
 asyncio.run(runtime.call("tool"))

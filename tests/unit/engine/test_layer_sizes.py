@@ -84,7 +84,7 @@ def test_without_a_word_arguments_may_have_four_mebibytes_and_results_sixteen():
     assert call(runtime, {"x": "y" * (4 * MIB - 7)}).error.code == "arguments_too_large"
 
     async def answer(_call):
-        return Result.ok("y" * (16 * MIB - 1))
+        return Result.success("y" * (16 * MIB - 1))
 
     result = call(fake(answer))
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "result_too_large")
@@ -204,7 +204,7 @@ def test_large_arguments_are_repaired_and_filled_in_like_small_ones():
 
 def test_a_large_answer_that_does_not_fit_tells_twenty_violations_and_that_there_are_more():
     async def answer(_call):
-        return Result.ok(["x"] * 200_000)
+        return Result.success(["x"] * 200_000)
 
     result = call(fake(answer, "output_schema: {items: {type: integer}}"))
     assert (result.outcome, len(result.error.details["violations"])) == (Outcome.INVALID_RESULT, 20)
@@ -224,7 +224,7 @@ def test_large_arguments_that_do_not_fit_tell_twenty_violations_and_that_there_a
 
 def test_a_deadline_ends_a_call_whose_large_answer_is_being_judged():
     async def answer(_call):
-        return Result.ok([1] * 2_000_000)
+        return Result.success([1] * 2_000_000)
 
     more = "timeout: 1ms\noutput_schema: {items: {type: integer}}"
     assert call(fake(answer, more, clock=RealClock())).outcome is Outcome.TIMEOUT

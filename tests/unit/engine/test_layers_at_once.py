@@ -167,7 +167,7 @@ def test_a_foreign_tool_that_answers_at_once_is_judged():
         waits = False
 
         def answer_now(self, call):
-            return Result.ok({"n": float("nan")} if "bad" in call.arguments else {"n": 1})
+            return Result.success({"n": float("nan")} if "bad" in call.arguments else {"n": 1})
 
         async def execute(self, call):
             raise AssertionError

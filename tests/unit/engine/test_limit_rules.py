@@ -311,7 +311,7 @@ def test_no_set_of_rules_is_exceeded_or_keeps_calls_waiting_for_ever(written, as
         finally:
             for per, key in keys.items():
                 inside[per, key] -= 1
-        return Result.ok(1)
+        return Result.success(1)
 
     runtime, shared = reaching(answer), SharedState()
     clock = VirtualClock()

@@ -87,7 +87,7 @@ async def test_who_sees_a_call_start_sees_it_end():
     async def slow(_call):
         begun.set()
         await go.wait()
-        return Result.ok(1)
+        return Result.success(1)
 
     early, late = [], []
     runtime = fake(slow)
@@ -108,7 +108,7 @@ async def test_progress_and_partial_results_are_events_of_their_call():
     async def working(call):
         for part in parts:
             call.context.emit(part)
-        return Result.ok(1)
+        return Result.success(1)
 
     seen = []
     runtime = fake(working, observer=seen.append)

@@ -111,5 +111,5 @@ def test_a_result_prints_outcome_tool_and_the_beginning_of_its_value():
     runtime = runtime_of(mocked("result: {city: Oslo}") + "---\n" + other)
     assert repr(runtime.call_sync("tool")) == "Result(ok, tool, {'city': 'Oslo'})"
     assert repr(runtime.call_sync("other")) == "Result(tool_error, other, no such city)"
-    assert repr(Result.ok("a\nb" + "x" * 100)) == f"Result(ok, 'a\\nb{'x' * 75}...)"
-    assert repr(Result.ok()) == "Result(ok, None)"
+    assert repr(Result.success("a\nb" + "x" * 100)) == f"Result(ok, 'a\\nb{'x' * 75}...)"
+    assert repr(Result.success()) == "Result(ok, None)"

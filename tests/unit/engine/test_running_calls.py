@@ -219,7 +219,7 @@ def test_the_last_progress_is_listed():
 
 def test_the_stage_says_what_a_call_waits_for():
     async def run():
-        script = Script(failed(), Result.ok(1), takes=10)
+        script = Script(failed(), Result.success(1), takes=10)
         runtime = reaching(script, "limits: {concurrency: 1}", clock=RealClock())
         tasks = started(runtime, "tool", "tool")
         await until(lambda: [call.stage for call in runtime.running()] == ["running", "queue"])
@@ -239,7 +239,7 @@ def test_a_call_between_two_attempts():
                 stages.extend(call.stage for call in runtime.running())
                 await super().sleep(seconds)
 
-        runtime = reaching(Script(failed(), Result.ok(1)), "limits: {backoff: {first: 1s, longest: 1s}}")
+        runtime = reaching(Script(failed(), Result.success(1)), "limits: {backoff: {first: 1s, longest: 1s}}")
         result = await runtime.session(clock=Clock()).call("tool")
         assert result.usage.attempts == 2
         assert "retry" in stages

@@ -198,7 +198,7 @@ def test_call_sync_keeps_one_loop_over_all_calls():
 
     async def answer(_call):
         loops.append(asyncio.get_running_loop())
-        return Result.ok()
+        return Result.success()
 
     with fake(answer) as tools:
         tools.call_sync("tool")
@@ -353,7 +353,7 @@ def test_a_dry_run_calls_nothing():
 
     async def answer(call):
         called.append(call)
-        return Result.ok()
+        return Result.success()
 
     assert dry(fake(answer), "tool").value["plan"] == {"mode": "function"}
     assert called == []
@@ -394,7 +394,7 @@ def test_usage_counts_the_attempt_and_the_time_on_the_clock():
 
 
 def test_what_an_executor_counted_as_attempts_is_kept():
-    assert refusal(fake(always(Result.ok(1).with_usage(3, 0.0))), "tool").usage.attempts == 3
+    assert refusal(fake(always(Result.success(1).with_usage(3, 0.0))), "tool").usage.attempts == 3
 
 
 @pytest.mark.parametrize(

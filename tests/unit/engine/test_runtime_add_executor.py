@@ -15,7 +15,7 @@ class Shouted:
         self.tool = tool
 
     async def execute(self, call) -> Result:
-        return Result.ok(self.tool.bindings["shout"]["word"].upper())
+        return Result.success(self.tool.bindings["shout"]["word"].upper())
 
     def explain(self, call):
         return {"word": self.tool.bindings["shout"]["word"]}

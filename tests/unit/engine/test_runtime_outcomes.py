@@ -60,7 +60,7 @@ WAYS = {
     Outcome.UNMATCHED_MOCK: lambda: runtime_of(mocked("rules: [{when: {call: 2}, reply: {result: 1}}]")),
     Outcome.INTERNAL: lambda: fake(broken),
     **{
-        outcome: lambda outcome=outcome: fake(always(Result.failed(outcome, "no")))
+        outcome: lambda outcome=outcome: fake(always(Result.failure(outcome, "no")))
         for outcome in NO_LAYER_YET
     },
 }
@@ -127,7 +127,7 @@ def test_what_is_no_json_is_refused_as_an_argument(value):
 @pytest.mark.parametrize("value", NO_JSON.values(), ids=NO_JSON)
 @pytest.mark.parametrize("rule", ["error", "warn", "pass"])
 def test_what_is_no_json_is_refused_as_a_result(value, rule):
-    result = call(fake(always(Result.ok({"inside": [value]})), f"on_invalid_result: {rule}"))
+    result = call(fake(always(Result.success({"inside": [value]})), f"on_invalid_result: {rule}"))
     assert result.outcome is Outcome.INVALID_RESULT
     assert "is not valid JSON:\n/inside/0" in result.message
     assert (result.value, result.raw_value) == (None, None)
@@ -135,16 +135,18 @@ def test_what_is_no_json_is_refused_as_a_result(value, rule):
 
 
 def test_absurd_depth_is_refused_at_both_doors():
-    assert call(fake(always(Result.ok())), {"deep": nested(63)}).outcome is Outcome.OK
-    assert call(fake(always(Result.ok())), {"deep": nested(64)}).outcome is Outcome.INVALID_ARGUMENTS
-    assert call(fake(always(Result.ok())), {"deep": nested(100_000)}).outcome is Outcome.INVALID_ARGUMENTS
-    assert call(fake(always(Result.ok(nested(100))))).outcome is Outcome.OK
-    assert call(fake(always(Result.ok(nested(101))))).outcome is Outcome.INVALID_RESULT
-    assert call(fake(always(Result.ok(nested(100_000))))).outcome is Outcome.INVALID_RESULT
+    assert call(fake(always(Result.success())), {"deep": nested(63)}).outcome is Outcome.OK
+    assert call(fake(always(Result.success())), {"deep": nested(64)}).outcome is Outcome.INVALID_ARGUMENTS
+    assert (
+        call(fake(always(Result.success())), {"deep": nested(100_000)}).outcome is Outcome.INVALID_ARGUMENTS
+    )
+    assert call(fake(always(Result.success(nested(100))))).outcome is Outcome.OK
+    assert call(fake(always(Result.success(nested(101))))).outcome is Outcome.INVALID_RESULT
+    assert call(fake(always(Result.success(nested(100_000))))).outcome is Outcome.INVALID_RESULT
 
 
 def test_parts_that_cannot_be_written_as_json_are_refused():
-    result = call(fake(always(Result.ok(1, content=(Content("text", text="half \ud83d"),)))))
+    result = call(fake(always(Result.success(1, content=(Content("text", text="half \ud83d"),)))))
     assert result.outcome is Outcome.INVALID_RESULT
     assert "/content/0/text: expected text without lone surrogates" in result.message
     assert (result.content, result.raw_value) == ((), 1)
@@ -152,7 +154,7 @@ def test_parts_that_cannot_be_written_as_json_are_refused():
 
 def test_good_parts_pass():
     part = Content("image", data="aGk=", mime_type="image/png")
-    assert call(fake(always(Result.ok(1, content=(part,))))).content == (part,)
+    assert call(fake(always(Result.success(1, content=(part,))))).content == (part,)
 
 
 @pytest.mark.parametrize("number", [2**53 + 1, -(2**63), 2**64, 10**40])
@@ -181,7 +183,7 @@ def test_no_secret_is_told_when_arguments_are_refused(password):
 
 
 def test_no_secret_is_told_when_a_result_is_refused():
-    answer = Result.ok({"token": "hun\ud800ter2"})
+    answer = Result.success({"token": "hun\ud800ter2"})
     told = call(fake(always(answer)))
     assert told.outcome is Outcome.INVALID_RESULT
     assert "/token: expected text without lone surrogates, got ***" in told.message
@@ -213,10 +215,10 @@ def test_what_came_as_a_secret_argument_is_not_told_of_a_refused_result(answer, 
 @pytest.mark.parametrize(
     "answer",
     [
-        Result.ok(["SEKRIT\ud800"]),
-        Result.ok({"SEKRIT\ud800": 1}),
-        Result.ok([{"SEKRIT": {1}}]),
-        Result.ok(1, content=(Content("text", text="SEKRIT\ud800"),)),
+        Result.success(["SEKRIT\ud800"]),
+        Result.success({"SEKRIT\ud800": 1}),
+        Result.success([{"SEKRIT": {1}}]),
+        Result.success(1, content=(Content("text", text="SEKRIT\ud800"),)),
     ],
 )
 def test_what_came_as_a_secret_argument_is_not_told_of_a_result_that_is_no_json(answer):
@@ -228,9 +230,9 @@ def test_what_came_as_a_secret_argument_is_not_told_of_a_result_that_is_no_json(
 @pytest.mark.parametrize(
     ("answer", "pointer"),
     [
-        (Result.ok(1, meta={"seen": {1}}), "/meta/seen"),
-        (Result.ok(1, meta={"seen": "SEKRIT\ud800"}), "/meta/seen"),
-        (Result.failed(Outcome.TOOL_ERROR, "no", details={"who": [math.nan]}), "/details/who/0"),
+        (Result.success(1, meta={"seen": {1}}), "/meta/seen"),
+        (Result.success(1, meta={"seen": "SEKRIT\ud800"}), "/meta/seen"),
+        (Result.failure(Outcome.TOOL_ERROR, "no", details={"who": [math.nan]}), "/details/who/0"),
     ],
 )
 def test_what_a_tool_reports_beside_its_value_is_json_too(answer, pointer):
@@ -344,7 +346,7 @@ NUMBER = "output_schema: {properties: {celsius: {type: number}}}\n"
 
 
 def judged(rule):
-    answer = Result.ok(WRONG, content=(Content("text", text="warm"),)).with_meta(source="sensor")
+    answer = Result.success(WRONG, content=(Content("text", text="warm"),)).with_meta(source="sensor")
     return call(fake(always(answer.with_usage(2, 0.0)), f"{NUMBER}on_invalid_result: {rule}"))
 
 
@@ -381,27 +383,27 @@ def test_a_raw_value_holds_no_secret_of_the_arguments(rule):
     document = (
         f"{NUMBER}on_invalid_result: {rule}\ninput_schema: {{properties: {{token: {{type: string}}}}}}\n"
     )
-    result = call(fake(always(Result.ok(answer)), document), {"token": "CANARY-77"})
+    result = call(fake(always(Result.success(answer)), document), {"token": "CANARY-77"})
     assert result.raw_value == {"celsius": "it is ***", "***": ["***"]}
     assert "CANARY" not in json.dumps([result.message, dict(result.meta), result.raw_value])
 
 
 def test_a_right_result_has_no_raw_value():
-    assert call(fake(always(Result.ok({"celsius": 3})), NUMBER)).raw_value is None
+    assert call(fake(always(Result.success({"celsius": 3})), NUMBER)).raw_value is None
 
 
 def test_the_answer_of_a_failed_tool_is_not_judged():
     assert (
-        call(fake(always(Result.failed(Outcome.TOOL_ERROR, "no")), "output_schema: false")).outcome
+        call(fake(always(Result.failure(Outcome.TOOL_ERROR, "no")), "output_schema: false")).outcome
         is Outcome.TOOL_ERROR
     )
 
 
 @pytest.mark.parametrize(("written", "told"), [("true", True), ("use other", "use other")])
 def test_results_of_a_deprecated_tool_say_so(written, told):
-    for answer in (Result.ok(1), Result.failed(Outcome.TOOL_ERROR, "no")):
+    for answer in (Result.success(1), Result.failure(Outcome.TOOL_ERROR, "no")):
         assert call(fake(always(answer), f"deprecated: {written}")).meta == {"deprecated": told}
-    assert call(fake(always(Result.ok(1)), "deprecated: false")).meta == {}
+    assert call(fake(always(Result.success(1)), "deprecated: false")).meta == {}
 
 
 class _Unbinding:

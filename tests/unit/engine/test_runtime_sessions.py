@@ -93,7 +93,7 @@ def test_who_calls_reaches_the_tool():
 
     async def answer(call: Call):
         seen.append(call.context)
-        return Result.ok()
+        return Result.success()
 
     runtime = fake(answer)
     session = runtime.session(user="ada", caller="agent", correlation="trace-7", seed=9)
@@ -109,7 +109,7 @@ def test_ids_of_calls_are_unique_within_the_runtime():
 
     async def answer(call: Call):
         seen.append(call.id)
-        return Result.ok()
+        return Result.success()
 
     runtime = fake(answer)
 
@@ -190,7 +190,7 @@ def test_a_stream_is_progress_and_then_exactly_one_result():
 def test_partial_answers_arrive_before_the_result():
     async def answer(call: Call):
         call.context.emit(Partial(Content("text", text="so far")))
-        return Result.ok("so far and on")
+        return Result.success("so far and on")
 
     events = run(events_of(fake(answer).session().stream("tool")))
     assert [type(event) for event in events] == [Partial, Result]
@@ -207,7 +207,7 @@ def test_the_result_of_a_stream_is_that_of_a_call():
 
 @pytest.mark.parametrize("name", ["nothing", "tool"])
 def test_a_stream_of_a_failed_call_is_its_result(name):
-    runtime = fake(always(Result.failed(Outcome.TOOL_ERROR, "no")))
+    runtime = fake(always(Result.failure(Outcome.TOOL_ERROR, "no")))
     (event,) = run(events_of(runtime.stream(name)))
     assert event.outcome in {Outcome.NOT_FOUND, Outcome.TOOL_ERROR}
 
@@ -217,7 +217,7 @@ def test_what_is_emitted_after_the_result_is_lost():
 
     async def answer(call: Call):
         kept.append(call.context.emit)
-        return Result.ok()
+        return Result.success()
 
     async def late():
         events = []
@@ -232,7 +232,7 @@ def test_what_is_emitted_after_the_result_is_lost():
 def test_a_plain_call_emits_into_the_void():
     async def answer(call: Call):
         call.context.emit(Progress(1))
-        return Result.ok(1)
+        return Result.success(1)
 
     assert run(fake(answer).call("tool")).value == 1
 

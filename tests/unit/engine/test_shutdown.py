@@ -26,7 +26,7 @@ class Gate:
     async def __call__(self, _call):
         self.began.set()
         await self.go.wait()
-        return Result.ok("done")
+        return Result.success("done")
 
 
 async def running(gate, runtime):
@@ -98,7 +98,7 @@ async def test_a_tool_that_ignores_its_cancellation_does_not_keep_the_runtime_op
                 await go.wait()
             except asyncio.CancelledError:
                 continue
-        return Result.ok(1)
+        return Result.success(1)
 
     runtime = fake(stubborn, clock=RealClock())
     task = asyncio.create_task(runtime.call("tool"))
@@ -127,7 +127,7 @@ async def test_closing_is_cancelled_while_it_waits():
 async def test_a_tool_may_close_its_own_runtime():
     async def close(_call):
         await runtime.aclose(drain=600)
-        return Result.ok("closed")
+        return Result.success("closed")
 
     runtime = fake(close, clock=RealClock())
     async with asyncio.timeout(60):
@@ -140,7 +140,7 @@ def test_calls_of_other_threads_are_waited_for():
     async def slow(_call):
         began.set()
         await asyncio.to_thread(go.wait, 60)
-        return Result.ok("done")
+        return Result.success("done")
 
     runtime, results = fake(slow, clock=RealClock()), []
     thread = threading.Thread(target=lambda: results.append(asyncio.run(runtime.call("tool"))))

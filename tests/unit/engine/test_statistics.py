@@ -138,7 +138,7 @@ def test_a_cancelled_caller_is_counted():
 def test_retries_are_one_call_and_durations_follow_the_clock():
     async def run():
         runtime = reaching(
-            Script(failed(), Result.ok(1), takes=2), "limits: {backoff: {first: 1ms, longest: 1ms}}"
+            Script(failed(), Result.success(1), takes=2), "limits: {backoff: {first: 1ms, longest: 1ms}}"
         )
         await runtime.session(clock=VirtualClock()).call("tool")
         return runtime
@@ -162,7 +162,7 @@ def test_denials_and_violations(tmp_path):
 
 
 def test_cache_hits_are_counted():
-    fresh = Result.ok(1, meta={"freshness": {"lifetime": 60.0, "age": 0.0, "validators": {}}})
+    fresh = Result.success(1, meta={"freshness": {"lifetime": 60.0, "age": 0.0, "validators": {}}})
 
     async def run():
         runtime = reaching(Script(fresh), "annotations: {read_only: true}")

@@ -40,7 +40,7 @@ def calls_of(spans, **more):
 
 async def test_a_call_has_one_span_by_the_conventions(spans):
     more = "description: Says what it is told.\nmode: fake"
-    runtime = fake(always(Result.ok(7)), more, telemetry=calls_of(spans))
+    runtime = fake(always(Result.success(7)), more, telemetry=calls_of(spans))
     async with runtime.session(id="s") as session:
         await session.call("tool", {}, correlation="call_1")
     span = spans.one("execute_tool tool")
@@ -60,7 +60,7 @@ async def test_a_call_has_one_span_by_the_conventions(spans):
 
 
 async def test_attempts_are_events_of_the_one_span(spans):
-    script = Script(failed(503), broken(), Result.ok(7))
+    script = Script(failed(503), broken(), Result.success(7))
     await reaching(script, telemetry=calls_of(spans)).call("tool")
     span = spans.one("execute_tool tool")
     assert [event.name for event in span.events] == ["toolcrib.attempt"] * 3
@@ -72,7 +72,7 @@ async def test_attempts_are_events_of_the_one_span(spans):
 
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.OK])
 async def test_every_failure_is_an_error_of_its_outcome(outcome, spans):
-    runtime = fake(always(Result.failed(outcome, CANARY, code="own_code")), telemetry=calls_of(spans))
+    runtime = fake(always(Result.failure(outcome, CANARY, code="own_code")), telemetry=calls_of(spans))
     result = await runtime.call("tool")
     span = spans.one("execute_tool tool")
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, None)
@@ -170,7 +170,7 @@ async def test_propagation_alone_passes_the_current_context_on(spans):
 
     async def answer(call):
         seen.append(dict(call.context.trace))
-        return Result.ok(1)
+        return Result.success(1)
 
     runtime = fake(answer, telemetry=Telemetry(trace="propagation", tracer_provider=spans.provider))
     with spans.provider.get_tracer("test").start_as_current_span("agent"):
@@ -183,7 +183,7 @@ async def test_propagation_alone_passes_the_current_context_on(spans):
 async def test_what_a_tool_traces_is_within_the_span(spans):
     async def answer(_call):
         with spans.provider.get_tracer("test").start_as_current_span("query"):
-            return Result.ok(1)
+            return Result.success(1)
 
     await fake(answer, telemetry=calls_of(spans)).call("tool")
     assert parent_of(spans.one("query")) == id_of(spans.one("execute_tool tool"))
@@ -195,7 +195,7 @@ async def test_middleware_with_a_span_of_its_own_takes_no_attempts(spans):
         with spans.provider.get_tracer("test").start_as_current_span("middleware"):
             return await call_next(call)
 
-    await fake(always(Result.ok(1)), middleware=[traced], telemetry=calls_of(spans)).call("tool")
+    await fake(always(Result.success(1)), middleware=[traced], telemetry=calls_of(spans)).call("tool")
     assert len(spans.one("execute_tool tool").events) == 1
     assert spans.one("middleware").events == ()
 
@@ -255,7 +255,7 @@ async def test_arguments_that_are_not_json_or_large_are_left_out(arguments, span
 
 async def test_the_message_of_a_failure_belongs_to_the_results(spans):
     runtime = fake(
-        always(Result.failed(Outcome.TOOL_ERROR, "sold out")), telemetry=calls_of(spans, results=True)
+        always(Result.failure(Outcome.TOOL_ERROR, "sold out")), telemetry=calls_of(spans, results=True)
     )
     await runtime.call("tool")
     assert spans.one("execute_tool tool").status.description == "sold out"
@@ -267,7 +267,7 @@ async def test_the_message_of_a_failure_belongs_to_the_results(spans):
 async def test_a_record_has_the_ids_of_the_call_and_of_its_span(spans, caplog):
     caplog.set_level(logging.INFO, "toolcrib.calls")
     runtime = fake(
-        always(Result.failed(Outcome.TIMEOUT, CANARY, code="idle_timeout")),
+        always(Result.failure(Outcome.TIMEOUT, CANARY, code="idle_timeout")),
         telemetry=calls_of(spans, logs=True),
     )
     session = runtime.session(id="s", user="ada", caller="agent", correlation="c-1")
@@ -301,7 +301,7 @@ async def test_logs_need_no_spans_and_have_no_values(caplog):
     await runtime.call("tool", {"pin": CANARY, "text": CANARY})
     await runtime.call("tool", {"pin": 7, "text": [CANARY]})
     await fake(
-        always(Result.failed(Outcome.TOOL_ERROR, CANARY, code=CANARY)), telemetry=Telemetry(logs=True)
+        always(Result.failure(Outcome.TOOL_ERROR, CANARY, code=CANARY)), telemetry=Telemetry(logs=True)
     ).call("tool")
     told = [each for each in caplog.records if each.name == "toolcrib.calls"]
     assert [each.outcome for each in told] == ["ok", "invalid_arguments", "tool_error"]

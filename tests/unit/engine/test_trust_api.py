@@ -192,7 +192,7 @@ def test_a_mode_that_says_that_it_needs_nothing_is_asked_for_all_the_same():
             return ()
 
     async def answer(call):
-        return Result.ok("done")
+        return Result.success("done")
 
     executors = Executors({"own": lambda: Forgetful(answer)})
     loaded = parse("x.yaml", {"name": "t", "own": {"secret": "${KEY}"}}, executors)
@@ -205,7 +205,7 @@ def test_a_mode_that_calls_a_server_that_nobody_names_is_asked_for_all_of_its_bl
             return Remote("nobody-names-it", name)
 
     async def answer(call):
-        return Result.ok("done")
+        return Result.success("done")
 
     executors = Executors({"own": lambda: Forwarding(answer)})
     loaded = parse("x.yaml", {"name": "t", "input_schema": {}, "own": {"secret": "${KEY}"}}, executors)

@@ -177,7 +177,7 @@ def test_a_client_that_is_none_is_told(given):
 async def test_an_answer_that_does_not_fit_is_no_answer(answer):
     result = await tools(client=answering(answer)).call("locate", {})
     assert (result.outcome, result.value) == (Outcome.INVALID_RESULT, None)
-    whole = await tools(client=answering(Result.ok(answer))).call("locate", {})
+    whole = await tools(client=answering(Result.success(answer))).call("locate", {})
     assert whole.outcome is Outcome.INVALID_RESULT
 
 
@@ -190,10 +190,10 @@ async def test_an_answer_without_an_end_is_no_answer():
 
 async def test_a_result_is_passed_on():
     part = Content("image", data="aGk=", mime_type="image/png")
-    whole = Result.ok({"lat": 6}, content=(part,), meta={"source": "gps"})
+    whole = Result.success({"lat": 6}, content=(part,), meta={"source": "gps"})
     result = await tools(client=answering(whole)).call("locate", {})
     assert (result.value, result.content, result.meta) == ({"lat": 6}, (part,), {"source": "gps"})
-    failed = Result.failed(Outcome.TOOL_ERROR, "no signal", code="no_signal")
+    failed = Result.failure(Outcome.TOOL_ERROR, "no signal", code="no_signal")
     result = await tools(client=answering(failed)).call("locate", {})
     assert (result.outcome, result.error.code, result.usage.attempts) == (Outcome.TOOL_ERROR, "no_signal", 1)
 

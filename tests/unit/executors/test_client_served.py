@@ -48,7 +48,7 @@ async def test_a_call_over_mcp_says_that_nobody_fulfils_it(tmp_path):
     ],
 )
 def test_a_no_over_mcp_keeps_its_reason_to_itself(retryable, text):
-    no = Result.failed(
+    no = Result.failure(
         Outcome.DENIED,
         "`locate` was declined: private",
         code="consent_declined",

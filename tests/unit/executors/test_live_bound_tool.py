@@ -22,7 +22,7 @@ def secrets():
 
 def test_texts_values_and_failures_are_masked(secrets):
     told = "it was hunter2-pässwörd"
-    result = Result.failed(
+    result = Result.failure(
         Outcome.TOOL_ERROR, told, details={"seen": told}, content=(Content("text", text=told),)
     ).with_meta(seen=told)
     hidden = redact_result(result, secrets)
@@ -35,7 +35,7 @@ def test_bytes_that_hold_a_secret_are_withheld(secrets):
     bad = Content(
         "image", data=base64.b64encode("GIF \x01hunter2-pässwörd".encode()).decode(), mime_type="image/gif"
     )
-    result = Result.ok({"size": 3}, content=(good, bad)).with_meta(warnings=["another"])
+    result = Result.success({"size": 3}, content=(good, bad)).with_meta(warnings=["another"])
     hidden = redact_result(result, secrets)
     told = "the content (image/gif, 23 bytes) was withheld because it contains a secret"
     assert hidden.content == (good, Content("text", text=told))

@@ -204,7 +204,7 @@ def failing(answer, at):
 @pytest.mark.parametrize("good", [0, 1, 2])
 def test_a_page_that_fails_ends_the_call(good):
     failures = [
-        (Result.failed(Outcome.TRANSPORT_ERROR, "broken", code="connection_broken", details={"a": 1}), "connection_broken"),
+        (Result.failure(Outcome.TRANSPORT_ERROR, "broken", code="connection_broken", details={"a": 1}), "connection_broken"),
         (HTTPResponse(503, (("retry-after", "7"),), b""), "http_503"),
         (HTTPResponse(302, (("location", "/x"),), b""), "redirected"),
         (HTTPResponse(200, (("content-type", "application/json"),), b"{"), "not_json"),

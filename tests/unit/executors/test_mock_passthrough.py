@@ -22,8 +22,8 @@ RULES = """
 
 async def real(call):
     if call.arguments.get("a") == "lost" and call.attempt == 1:
-        return Result.failed(Outcome.TRANSPORT_ERROR, "lost", retryable=True)
-    return Result.ok({"real": call.arguments, "attempt": call.attempt})
+        return Result.failure(Outcome.TRANSPORT_ERROR, "lost", retryable=True)
+    return Result.success({"real": call.arguments, "attempt": call.attempt})
 
 
 def session_of(block, *, more="", function=real, passthrough=True, output="{}", executor=None):
@@ -75,7 +75,7 @@ def test_the_output_schema_judges_what_the_other_binding_answers():
 
 def test_an_answer_is_not_kept_past_the_mock():
     async def fresh(_call):
-        return Result.ok("real").with_meta(freshness={"lifetime": 60.0, "age": 0.0, "validators": {}})
+        return Result.success("real").with_meta(freshness={"lifetime": 60.0, "age": 0.0, "validators": {}})
 
     block = "sequence: [{passthrough: real}, {result: mocked}]"
     session = session_of(block, more="annotations: {read_only: true}", function=fresh)

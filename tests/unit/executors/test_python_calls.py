@@ -156,7 +156,7 @@ def test_a_result_that_breaks_its_type_is_an_invalid_result(function):
 
 
 def whole() -> Result:
-    return Result.failed(Outcome.TOOL_ERROR, "no", code="mine")
+    return Result.failure(Outcome.TOOL_ERROR, "no", code="mine")
 
 
 def test_a_function_may_return_a_complete_result():

@@ -72,7 +72,7 @@ def told(context: CallContext) -> dict[str, Any]:
     return {"user": context.user, "session": session.id, "grants": sorted(context.grants), "n": n[0], "calls": session.calls}
 
 def whole() -> Result:
-    return Result.failed(Outcome.TOOL_ERROR, "no", code="mine", details={"a": [1]})
+    return Result.failure(Outcome.TOOL_ERROR, "no", code="mine", details={"a": [1]})
 
 def failing(key: str) -> int:
     raise KeyError(f"no such key: {key}")
@@ -171,7 +171,7 @@ class AsyncCount(Count):
         return [os.getpid(), self.value]
 
 def unwritable() -> Result:
-    return Result.failed(Outcome.TOOL_ERROR, "no", details={"a": {1}})
+    return Result.failure(Outcome.TOOL_ERROR, "no", details={"a": {1}})
 
 @toolcrib.factory
 def made():

@@ -183,7 +183,7 @@ def test_the_call_has_the_id_of_the_framework():
 
 def outcome_of(outcome):
     async def answer(_call, _call_next):
-        return Result.ok(1) if outcome is Outcome.OK else Result.failed(outcome, "why")
+        return Result.success(1) if outcome is Outcome.OK else Result.failure(outcome, "why")
 
     return adapter(opened(mocked("result: 1"), middleware=[answer]))
 
@@ -352,7 +352,7 @@ def test_an_approval_is_a_grant_of_the_call():
     async def only_with_grant(made, call_next):
         if "approve:pay" in made.context.grants:
             return await call_next(made)
-        return Result.failed(Outcome.NEEDS_APPROVAL, "pay?")
+        return Result.failure(Outcome.NEEDS_APPROVAL, "pay?")
 
     one = adapter(opened(SHOP, middleware=[only_with_grant]), "pay")
     assert call(one, {"amount": 3}).outcome is Outcome.NEEDS_APPROVAL
@@ -361,7 +361,7 @@ def test_an_approval_is_a_grant_of_the_call():
 
 def test_media_are_separated_from_the_text():
     image = Content("image", data="aGk=", mime_type="image/png")
-    result = Result.ok("drawn", content=(Content("text", text="note"), image))
+    result = Result.success("drawn", content=(Content("text", text="note"), image))
     assert text_and_media(result, lambda part: part.data) == ("drawn\nnote", ["aGk="])
     assert text_and_media(result, lambda _part: None) == ("drawn\nnote\n[image image/png]", [])
 

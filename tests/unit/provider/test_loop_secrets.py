@@ -99,7 +99,7 @@ async def test_what_waits_is_shown_without_secrets_and_called_with_them():
 async def test_what_a_layer_asks_has_no_secrets_either():
     async def guard(call, call_next):
         details = {"password": call.arguments["password"], "why": ["canary-1", 5]}
-        return Result.failed(Outcome.NEEDS_APPROVAL, "may canary-1 be used?", code="mine", details=details)
+        return Result.failure(Outcome.NEEDS_APPROVAL, "may canary-1 be used?", code="mine", details=details)
 
     runtime = runtime_of(TOOLS, middleware=[guard])
     events, suspended = await watched(loop(Model(asks(LOG_IN)), tools=runtime), "hello")
@@ -117,7 +117,7 @@ async def test_secrets_of_earlier_turns_stay_secret_and_so_do_parts():
         if call.tool.name != "telling":
             return result
         parts = (Content("text", text="x: canary-1"), Content("text", text='{"api_key": "k8"}'))
-        return Result.ok(None, content=parts)
+        return Result.success(None, content=parts)
 
     runtime = runtime_of(TOOLS, middleware=[parted])
     before = await loop(Model(asks(LOG_IN), says("done")), tools=runtime).run("hello")

@@ -135,7 +135,7 @@ async def test_a_layer_of_the_user_may_ask_and_sees_the_approval():
     async def guard(call, call_next):
         if "approve:refund_order" in call.context.grants or call.tool.name != "refund_order":
             return await call_next(call)
-        return Result.failed(
+        return Result.failure(
             Outcome.NEEDS_APPROVAL, "who says so?", code="second_pair_of_eyes", details={"level": 2}
         )
 
@@ -156,7 +156,7 @@ async def test_a_layer_of_the_user_may_ask_and_sees_the_approval():
 
 async def test_who_is_asked_again_waits_again():
     async def stubborn(_call, _call_next):
-        return Result.failed(Outcome.NEEDS_APPROVAL, "never")
+        return Result.failure(Outcome.NEEDS_APPROVAL, "never")
 
     tools = runtime_of(TOOLS, middleware=[stubborn])
     suspended = await loop(Model(asks("slow")), tools=tools).run("a")

@@ -491,7 +491,7 @@ async def test_parts_that_are_too_large_are_described():
     large, small = (Content("image", data=each, mime_type="image/png") for each in ("A" * 80, "A" * 40))
 
     async def drawing(call, call_next):
-        return Result.ok(None, content=(small, large, small))
+        return Result.success(None, content=(small, large, small))
 
     runtime = runtime_of(tools, middleware=[drawing])
     conversation = await talk(Model(asks("draw")), tools=runtime, content_limit=100)
@@ -531,7 +531,7 @@ async def test_content_parts_are_kept_for_providers_that_take_them():
     picture = Content("image", data="aGk=", mime_type="image/png", title="a dot")
 
     async def drawing(call, call_next):
-        return Result.ok({"drawn": True}, content=(picture, Content("text", text="here")))
+        return Result.success({"drawn": True}, content=(picture, Content("text", text="here")))
 
     conversation = await talk(Model(asks("draw")), tools=runtime_of(tools, middleware=[drawing]))
     (result,) = conversation.messages[2].results

@@ -422,6 +422,6 @@ def test_whatever_happened_is_judged(assertion, trajectory, when):
 
 def test_a_result_with_its_duration_counts():
     async def slow(_tool, _arguments):
-        return Result.ok("done")._replace(usage=Usage(1, 200.0))
+        return Result.success("done")._replace(usage=Usage(1, 200.0))
 
     assert "took 200 s" in judged("tool_exec", {"tool": "a"}, way(), AssertionContext(slow)).message

@@ -363,7 +363,7 @@ def test_a_tool_that_does_not_exist_is_told_with_its_near_miss():
 
 def test_a_tool_that_reaches_out_is_not_replayed():
     async def answer(_call):
-        return Result.ok("sent")
+        return Result.success("sent")
 
     class Reaching(FunctionExecutor):
         world = None

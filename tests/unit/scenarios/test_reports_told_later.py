@@ -128,7 +128,7 @@ def test_an_answer_that_its_tool_changes_later_is_shown_as_it_was():
 
     async def counting(_call):
         kept["calls"] += 1
-        return Result.ok(kept)
+        return Result.success(kept)
 
     report = run(
         """
@@ -151,7 +151,7 @@ def test_an_answer_that_its_tool_changes_later_is_shown_as_it_was():
 
 def test_arguments_that_a_tool_changes_are_shown_as_it_left_them_and_keep_their_secrets():
     async def taking(call):
-        return Result.failed(Outcome.TOOL_ERROR, f"took {call.arguments.pop('password')}")
+        return Result.failure(Outcome.TOOL_ERROR, f"took {call.arguments.pop('password')}")
 
     report = run(
         f"""
@@ -167,7 +167,7 @@ def test_arguments_that_a_tool_changes_are_shown_as_it_left_them_and_keep_their_
 
 def test_calls_of_a_parallel_step_keep_their_secrets_though_their_tool_takes_them_away():
     async def taking(call):
-        return Result.ok({"took": call.arguments.pop("password")})
+        return Result.success({"took": call.arguments.pop("password")})
 
     report = run(
         f"""
@@ -200,7 +200,7 @@ def test_a_layer_around_the_tools_may_change_what_they_answered():
 
 def test_a_tool_that_changes_what_it_is_given_changes_neither_the_scenario_nor_earlier_answers():
     async def taking(call):
-        return Result.ok({"took": call.arguments["x"].pop("a")})
+        return Result.success({"took": call.arguments["x"].pop("a")})
 
     text = """
         scenario: s
@@ -224,7 +224,7 @@ def test_what_later_steps_read_of_an_answer_is_what_it_was():
 
     async def counting(_call):
         kept["calls"] += 1
-        return Result.ok(kept)
+        return Result.success(kept)
 
     report = run(
         """

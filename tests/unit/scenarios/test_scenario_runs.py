@@ -199,7 +199,7 @@ def test_every_outcome_of_a_mock_can_be_expected(step, head):
 )
 def test_every_outcome_of_an_executor_can_be_expected(outcome):
     async def answer(_call):
-        return Result.failed(outcome, "so it ended")
+        return Result.failure(outcome, "so it ended")
 
     runtime = fake(answer)
     text = f"scenario: s\nsteps: [{{call: tool, expect: {{outcome: {outcome}, error: {{message: so it ended}}}}}}]\n"
@@ -209,7 +209,7 @@ def test_every_outcome_of_an_executor_can_be_expected(outcome):
 
 def test_content_and_attempts_are_those_of_the_result():
     async def answer(_call):
-        return Result.ok(1, content=(Content("text", text="hi"),))._replace(usage=Usage(3, 0.0))
+        return Result.success(1, content=(Content("text", text="hi"),))._replace(usage=Usage(3, 0.0))
 
     (scenario,) = loaded(
         "scenario: s\nsteps: [{call: tool, expect: {attempts: 3, content: {$exact: [{type: text, text: hi}]}}}]\n"

@@ -90,7 +90,7 @@ def test_a_rate_is_given_again_when_time_has_been_moved_on():
         "  - {call: quote, expect: {outcome: limit_exceeded, elapsed: 0}}\n"
         "  - advance: 1h\n"
         "  - {call: quote, expect: {elapsed: 0}}\n",
-        Result.ok(1),
+        Result.success(1),
     )
     assert report.passed, str(report)
 
@@ -107,7 +107,7 @@ def test_a_breaker_lets_calls_through_when_time_has_been_moved_on():
         "  - {call: quote}\n",
         broken(retryable=False),
         broken(retryable=False),
-        Result.ok(1),
+        Result.success(1),
     )
     assert report.passed, str(report)
 
@@ -118,7 +118,7 @@ def test_backoff_passes_on_virtual_time():
         "  - {call: quote, expect: {attempts: 3, elapsed: {$gt: 1, $lte: 300}}}\n",
         broken(),
         broken(),
-        Result.ok(1),
+        Result.success(1),
     )
     assert report.passed, str(report)
 

@@ -295,7 +295,7 @@ def found_by(text, tried, call=None, most=MOST_WATCHED):
         calls.append(arguments)
         if call is not None:
             call(fixture, arguments)
-        return Result.ok()
+        return Result.success()
 
     return asyncio.run(find_arguments(tool, tried, met, watched, most)), len(calls)
 

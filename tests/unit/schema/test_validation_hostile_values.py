@@ -135,7 +135,7 @@ async def test_a_name_of_a_hostile_class_is_a_name():
 @pytest.mark.parametrize("value", CONTAINERS)
 async def test_an_answer_of_a_hostile_class_is_what_it_holds(value, waits):
     async def answer(_call):
-        return Result.ok({"b": value}, meta={"told": value})
+        return Result.success({"b": value}, meta={"told": value})
 
     async with fake(answer, "output_schema: {type: object}", waits=waits) as runtime:
         result = await runtime.call("tool", {})
@@ -147,7 +147,7 @@ async def test_an_answer_of_a_hostile_class_is_what_it_holds(value, waits):
 @pytest.mark.parametrize("value", [*SCALARS, *OTHERS])
 async def test_an_answer_that_is_no_json_is_refused(value):
     async def answer(_call):
-        return Result.ok({"b": value})
+        return Result.success({"b": value})
 
     async with fake(answer, "output_schema: {type: object}") as runtime:
         result = await runtime.call("tool", {})
@@ -157,7 +157,7 @@ async def test_an_answer_that_is_no_json_is_refused(value):
 
 async def test_a_value_that_holds_itself_many_times_is_too_large():
     async def answer(_call):
-        return Result.ok({"b": doubled()})
+        return Result.success({"b": doubled()})
 
     result = await called({"b": doubled()})
     assert (result.outcome, result.error.code) == (Outcome.LIMIT_EXCEEDED, "arguments_too_large")
@@ -170,7 +170,7 @@ async def test_a_value_that_holds_itself_many_times_is_too_large():
 @pytest.mark.parametrize("value", CONTAINERS)
 async def test_a_layer_of_a_user_may_give_and_return_what_it_likes(value):
     async def answer(_call):
-        return Result.ok({})
+        return Result.success({})
 
     async def layer(call, call_next):
         result = await call_next(call._replace(arguments={"b": value}))

@@ -43,7 +43,7 @@ async def test_what_the_work_raises_is_raised():
 
 
 async def test_a_runtime_is_closed_after_the_block_and_signals_are_as_before():
-    runtime = fake(always(Result.ok(1)), clock=RealClock())
+    runtime = fake(always(Result.success(1)), clock=RealClock())
     before = signal.getsignal(signal.SIGTERM)
     async with opened(runtime) as shutdown:
         assert (await runtime.call("tool")).value == 1
@@ -58,6 +58,6 @@ async def test_a_runtime_is_closed_after_the_block_and_signals_are_as_before():
 
 async def test_threads_that_compute_give_way_sooner_while_a_runtime_is_served():
     before = sys.getswitchinterval()
-    async with opened(fake(always(Result.ok(1)), clock=RealClock())):
+    async with opened(fake(always(Result.success(1)), clock=RealClock())):
         assert sys.getswitchinterval() == pytest.approx(min(before, SWITCH_INTERVAL))
     assert sys.getswitchinterval() == before

@@ -26,7 +26,7 @@ def told(result: Result, revision: str = MODERN, *, declared: bool = False) -> d
 
 
 def test_an_answer_of_parts_alone_has_no_text_form():
-    result = Result.ok(content=(Content("text", text="only this"),))
+    result = Result.success(content=(Content("text", text="only this"),))
     assert told(result)["content"] == [{"type": "text", "text": "only this"}]
     assert "structuredContent" not in told(result)
 
@@ -35,18 +35,18 @@ def test_an_answer_of_parts_alone_has_no_text_form():
     ("value", "text"), [(None, "null"), ("plain", "plain"), ("", ""), (3, "3"), ([1, "é"], '[1,"é"]')]
 )
 def test_the_text_form_of_a_value(value, text):
-    assert told(Result.ok(value))["content"] == [{"type": "text", "text": text}]
-    assert "structuredContent" not in told(Result.ok(value))
+    assert told(Result.success(value))["content"] == [{"type": "text", "text": text}]
+    assert "structuredContent" not in told(Result.success(value))
 
 
 def test_what_is_no_object_is_structured_where_it_is_declared_and_the_revision_knows_it():
-    assert told(Result.ok([1]), declared=True)["structuredContent"] == [1]
-    assert "structuredContent" not in told(Result.ok([1]), LAST_OF_HANDSHAKE, declared=True)
-    assert told(Result.ok({"a": 1}), LAST_OF_HANDSHAKE)["structuredContent"] == {"a": 1}
+    assert told(Result.success([1]), declared=True)["structuredContent"] == [1]
+    assert "structuredContent" not in told(Result.success([1]), LAST_OF_HANDSHAKE, declared=True)
+    assert told(Result.success({"a": 1}), LAST_OF_HANDSHAKE)["structuredContent"] == {"a": 1}
 
 
 def test_what_older_revisions_know_instead_of_a_link():
-    linked = Result.ok(
+    linked = Result.success(
         content=(
             Content("resource", uri="https://example.com/a.pdf", title="A", mime_type="application/pdf"),
         )
@@ -88,13 +88,13 @@ def test_what_older_revisions_know_instead_of_a_link():
     ],
 )
 def test_parts(part, wire):
-    assert told(Result.ok(content=(part,)))["content"] == [wire]
+    assert told(Result.success(content=(part,)))["content"] == [wire]
 
 
 @pytest.mark.parametrize("outcome", [outcome for outcome in Outcome if outcome is not Outcome.OK])
 @pytest.mark.parametrize("revision", [OLD, LAST_OF_HANDSHAKE, MODERN])
 def test_every_other_outcome_is_an_error_in_words_of_its_own(outcome, revision):
-    failed = Result.failed(
+    failed = Result.failure(
         outcome, "canary in /etc/passwd", details={"at": "file.yaml:3", "url": "http://canary"}
     )
     wire = told(failed, revision)
@@ -107,19 +107,19 @@ def test_every_other_outcome_is_an_error_in_words_of_its_own(outcome, revision):
 
 
 def test_what_a_model_can_act_on():
-    busy = Result.failed(
+    busy = Result.failure(
         Outcome.OVERLOADED, "x", code="circuit_open", details={"retry_after": 12.5}, retryable=True
     )
     assert told(busy)["content"][0]["text"] == "the tool is busy (circuit_open); retry after 12.5s"
     assert told(busy)["_meta"][OUTCOME]["details"] == {"retry_after": 12.5}
-    late = Result.failed(Outcome.TIMEOUT, "x", details={"may_have_acted": True})
+    late = Result.failure(Outcome.TIMEOUT, "x", details={"may_have_acted": True})
     assert "it may have acted" in told(late)["content"][0]["text"]
-    again = Result.failed(Outcome.TRANSPORT_ERROR, "x", retryable=True)
+    again = Result.failure(Outcome.TRANSPORT_ERROR, "x", retryable=True)
     assert told(again)["content"][0]["text"].endswith("the same call may succeed later")
 
 
 def test_a_failure_with_parts_tells_its_message_once():
-    failed = Result.failed(
+    failed = Result.failure(
         Outcome.TOOL_ERROR, "no", content=(Content("text", text="no"), Content("text", text="and this"))
     )
     assert [part["text"] for part in told(failed)["content"]] == ["no", "and this"]
@@ -129,16 +129,16 @@ def test_an_answer_that_is_too_deep_is_a_failure():
     value: Any = 1
     for _ in range(250):
         value = [value]
-    wire = told(Result.ok({"deep": value}))
+    wire = told(Result.success({"deep": value}))
     assert wire["isError"] is True
     assert wire["_meta"][OUTCOME]["code"] == "result_too_deep"
     wide = {"many": [[] for _ in range(500)]}
-    assert told(Result.ok(wide))["structuredContent"] == wide
+    assert told(Result.success(wide))["structuredContent"] == wide
 
 
 @given(JSON, st.booleans(), st.sampled_from([OLD, LAST_OF_HANDSHAKE, MODERN]))
 def test_the_sdk_takes_every_result_as_it_is(value, declared, revision):
-    wire = told(Result.ok(value), revision, declared=declared)
+    wire = told(Result.success(value), revision, declared=declared)
     shaped = serialize_server_result("tools/call", revision, wire)
     assert shaped.get("structuredContent") == wire.get("structuredContent")
     assert [part["text"] for part in shaped["content"]] == [part["text"] for part in wire["content"]]

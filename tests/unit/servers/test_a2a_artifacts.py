@@ -31,7 +31,7 @@ def sent(artifact):
 
 @given(value=VALUES)
 def test_a_value_survives_the_way_to_a_peer_and_back(value):
-    result = result_from_artifact(sent(artifact_from_result(Result.ok(value))))
+    result = result_from_artifact(sent(artifact_from_result(Result.success(value))))
     assert (result.outcome, result.value, result.content) == (Outcome.OK, value, ())
     assert "warnings" not in result.meta
 
@@ -44,7 +44,7 @@ def test_content_becomes_parts_and_parts_become_content():
         Content("resource", uri="https://a.example/x", mime_type="text/csv", title="x.csv"),
         Content("resource", data="AAEC", mime_type="application/pdf", title="a.pdf", uri="attachment:a.pdf"),
     )
-    artifact = sent(artifact_from_result(Result.ok({"n": 1}, content=content)))
+    artifact = sent(artifact_from_result(Result.success({"n": 1}, content=content)))
     assert [part.WhichOneof("content") for part in artifact.parts] == [
         "data",
         "text",
@@ -57,7 +57,7 @@ def test_content_becomes_parts_and_parts_become_content():
 
 
 def test_an_artifact_is_marked_and_carries_metadata():
-    result = Result.ok(1).with_usage(1, 0.25, "add").with_meta(mock="not sent")
+    result = Result.success(1).with_usage(1, 0.25, "add").with_meta(mock="not sent")
     artifact = sent(artifact_from_result(result, artifact_id="a-1", metadata={"version": "1.2"}))
     assert (artifact.artifact_id, artifact.name, [*artifact.extensions]) == ("a-1", "add", [EXTENSION])
     assert MessageToDict(artifact.metadata) == {
@@ -72,11 +72,14 @@ def test_an_artifact_is_marked_and_carries_metadata():
 
 
 def test_two_artifacts_have_two_ids():
-    assert artifact_from_result(Result.ok(1)).artifact_id != artifact_from_result(Result.ok(1)).artifact_id
+    assert (
+        artifact_from_result(Result.success(1)).artifact_id
+        != artifact_from_result(Result.success(1)).artifact_id
+    )
 
 
 def test_a_number_stays_a_float_where_the_schema_wants_one():
-    artifact = artifact_from_result(Result.ok({"a": 5.0, "b": 5}))
+    artifact = artifact_from_result(Result.success({"a": 5.0, "b": 5}))
     value = result_from_artifact(artifact, {"properties": {"a": {"type": "number"}}}).value
     assert (type(value["a"]), type(value["b"])) == (float, int)
 
@@ -97,10 +100,10 @@ def test_an_artifact_with_an_empty_part_is_not_valid():
 
 def test_a_failure_has_no_artifact():
     with pytest.raises(ConfigurationError, match="`tool_error` has no artifact") as caught:
-        artifact_from_result(Result.failed(Outcome.TOOL_ERROR, "no such customer"))
+        artifact_from_result(Result.failure(Outcome.TOOL_ERROR, "no such customer"))
     assert caught.value.code == "no_artifact"
 
 
 def test_a_number_beyond_any_double_is_refused():
     with pytest.raises(ConfigurationError, match="larger than any double"):
-        artifact_from_result(Result.ok({"n": 10**400}))
+        artifact_from_result(Result.success({"n": 10**400}))

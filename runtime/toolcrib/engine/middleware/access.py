@@ -112,7 +112,7 @@ def denied(call: Call, decision: AccessDecision) -> Result:
     """Build the result of a call that access refused."""
     message = f"a call of `{call.tool.name}` is {decision}"
     return without_attempts(
-        Result.failed(Outcome.DENIED, message, code=decision.code, details=decision.as_json())
+        Result.failure(Outcome.DENIED, message, code=decision.code, details=decision.as_json())
     )
 
 
@@ -127,7 +127,7 @@ def needs_approval(call: Call, decision: AccessDecision) -> Result:
     }
     message = f"a call of `{call.tool.name}` {decision}"
     return without_attempts(
-        Result.failed(Outcome.NEEDS_APPROVAL, message, code=decision.code, details={"approval": details})
+        Result.failure(Outcome.NEEDS_APPROVAL, message, code=decision.code, details={"approval": details})
     )
 
 

@@ -37,7 +37,7 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext | None:
             if not permission.isdisjoint(call.context.grants):
                 # Asking again would go on forever with a program that does not read `approved`.
                 message = f"{result.message}; it was approved, and is still pending"
-                told = Result.failed(Outcome.TOOL_ERROR, message, code=PENDING, details=error.details)
+                told = Result.failure(Outcome.TOOL_ERROR, message, code=PENDING, details=error.details)
                 return told._replace(usage=result.usage)
             decision = AccessDecision("ask", PENDING, "", "", _reason(error.details), "medium")
             granted = permission

@@ -139,7 +139,7 @@ def _too_large(tool: Descriptor, too_much: ExcessSize) -> Result:
     most = tool.limits.input_size
     limit = limit_phrase(tool, "input_size", format_size(most))
     return without_attempts(
-        Result.failed(
+        Result.failure(
             Outcome.LIMIT_EXCEEDED,
             f"the arguments of `{tool.name}` are too large: {too_much.text}, and {limit}; send less",
             code="arguments_too_large",
@@ -154,7 +154,7 @@ def invalid_arguments(tool: Descriptor, report: ViolationReport) -> Result:
     lines = [fault.for_model() for fault in shown] or ["arguments must be an object"]
     details: dict[str, Any] = {"violations": [_fault(fault) for fault in shown], **report.counts()}
     message = f"invalid arguments for `{tool.name}`:\n" + "\n".join([*lines, *report.unshown()])
-    return Result.failed(Outcome.INVALID_ARGUMENTS, message, details=details)
+    return Result.failure(Outcome.INVALID_ARGUMENTS, message, details=details)
 
 
 def _fault(fault: Violation) -> dict[str, JSON]:

@@ -231,7 +231,7 @@ def _refused(call: Call, budget: Budget, why: str) -> Result:
         f"`{call.tool.name}` was not called: the amount for the budget `{budget.name}` is invalid: {why}"
     )
     details: dict[str, JSON] = {"budget": budget.name, "at": budget.place}
-    return without_attempts(Result.failed(Outcome.DENIED, message, code="invalid_amount", details=details))
+    return without_attempts(Result.failure(Outcome.DENIED, message, code="invalid_amount", details=details))
 
 
 def _reached(call: Call, budget: Budget, amount: Decimal, total: Decimal) -> Result:
@@ -250,7 +250,7 @@ def _reached(call: Call, budget: Budget, amount: Decimal, total: Decimal) -> Res
     }
     message = f"`{call.tool.name}` would exceed the budget `{budget.name}`: {reason}"
     outcome = Outcome.NEEDS_APPROVAL if budget.asks else Outcome.LIMIT_EXCEEDED
-    return without_attempts(Result.failed(outcome, message, code=REACHED, details=details))
+    return without_attempts(Result.failure(outcome, message, code=REACHED, details=details))
 
 
 def _text(amount: Decimal) -> str:

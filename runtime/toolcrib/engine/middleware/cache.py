@@ -78,7 +78,7 @@ class CachedAnswer(NamedTuple):
         # marshal is the fastest way to copy JSON. It is unsafe only for untrusted bytes.
         value, content, meta, raw_value = marshal.loads(self.packed)  # noqa: S302 -- packed by `_packed`
         parts = tuple(Content(*part) for part in content)
-        return Result.ok(value, content=parts, meta=meta or NOTHING)._replace(raw_value=raw_value)
+        return Result.success(value, content=parts, meta=meta or NOTHING)._replace(raw_value=raw_value)
 
 
 class AnswerCache:

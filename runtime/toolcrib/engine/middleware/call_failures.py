@@ -71,13 +71,13 @@ def is_cancelled_by_caller() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-_BY_CALLER = Result.failed(Outcome.CANCELLED, "the caller cancelled the call")
+_BY_CALLER = Result.failure(Outcome.CANCELLED, "the caller cancelled the call")
 
-_BY_OPERATOR = Result.failed(
+_BY_OPERATOR = Result.failure(
     Outcome.CANCELLED, "an operator cancelled the call", code="cancelled_by_operator"
 )
 
-_BY_CLOSING = Result.failed(
+_BY_CLOSING = Result.failure(
     Outcome.CANCELLED, "the runtime was closed before the call ended", code="runtime_closed"
 )
 
@@ -92,7 +92,7 @@ def cancelled_by_caller(call: Call) -> Result:
 
 def cancelled_by_tool(call: Call) -> Result:
     """Build the result of a call whose tool cancelled itself."""
-    itself = Result.failed(Outcome.CANCELLED, f"`{call.tool.name}` cancelled itself")
+    itself = Result.failure(Outcome.CANCELLED, f"`{call.tool.name}` cancelled itself")
     return _cancelled(call, itself, CallProgress())
 
 
@@ -147,7 +147,7 @@ def internal_error(call: Call, error: Exception) -> Result:
     logging.getLogger("toolcrib").error("a bug in a call of `%s`", call.tool.name, exc_info=error)
     kind = type(error).__name__
     message = f"a bug while calling `{call.tool.name}`: {kind}; the traceback is in the `toolcrib` log"
-    return Result.failed(Outcome.INTERNAL, message, details={"exception": kind})
+    return Result.failure(Outcome.INTERNAL, message, details={"exception": kind})
 
 
 def mask_violation(fault: Violation, validator: Validator) -> Violation:

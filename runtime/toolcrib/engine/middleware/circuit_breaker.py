@@ -141,7 +141,7 @@ def _open(origin: str, wait: float) -> Result:
     seconds = round(wait, 3)
     details: dict[str, JSON] = {"origin": origin, "retry_after": seconds}
     return without_attempts(
-        Result.failed(
+        Result.failure(
             Outcome.OVERLOADED,
             f"the circuit of `{origin}` is open after repeated failures; retry after {format_duration(seconds)}",
             code="circuit_open",

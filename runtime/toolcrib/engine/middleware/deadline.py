@@ -52,7 +52,7 @@ def _late(call: Call, seconds: float, elapsed: float, given: CallProgress) -> Re
     # The author of a descriptor knows its timeout, but not always that of a project or profile.
     place = call.tool.origin.settings.get("timeout", "")
     queued = f"; it waited in the queue of `{given.queue}`" if given.queue else ""
-    late = Result.failed(
+    late = Result.failure(
         Outcome.TIMEOUT,
         f"`{call.tool.name}` did not answer within {text}{in_parentheses(place)}{queued}",
         details={

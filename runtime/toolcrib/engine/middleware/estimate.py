@@ -100,7 +100,7 @@ def refused_by_estimate(context: LayerContext, seen: ToolObservations, timeout: 
         return None
     details = limit_details(tool, name, most if name == "output_size" else value, observed.least)
     return without_attempts(
-        Result.failed(
+        Result.failure(
             Outcome.LIMIT_EXCEEDED,
             f"`{tool.name}` was not called: each of {observed.count} successful calls {verb} at least {least}, and "
             f"{limit_phrase(tool, name, value)}",

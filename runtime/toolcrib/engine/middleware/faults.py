@@ -289,7 +289,7 @@ def _kept(call: Call, name: str) -> JSON:
 def _broken(call: Call, fault: InjectedFault, error: ExpressionError) -> Result:
     # An error in the fault itself must not look like an answer of the tool, which a model would act on.
     place = fault.origin.place(error.pointer or fault.pointer)
-    return Result.failed(
+    return Result.failure(
         Outcome.INTERNAL,
         f"the fault `{fault.name}` of `{call.tool.name}` failed at {place}: {error.message}",
         code="fault_failed",

@@ -48,7 +48,8 @@ def layer(context: LayerContext, call_next: CallNext) -> CallNext:
             result = await call_next(call)
         # BaseException: the call may have acted before it was cancelled.
         except BaseException as error:
-            keys.release(call, result_of_error(call, error) or cancelled_by_caller(call))
+            failed = result_of_error(call, error)
+            keys.release(call, cancelled_by_caller(call) if failed is None else failed)
             raise
         keys.release(call, result)
         return result
@@ -78,4 +79,4 @@ def _late(call: Call, seconds: float) -> Result:
         f"`{call.tool.name}` was not called: the earlier call with its idempotency key did not end within "
         f"{format_duration(seconds)}"
     )
-    return without_attempts(Result.failed(Outcome.TIMEOUT, message, retryable=True))
+    return without_attempts(Result.failure(Outcome.TIMEOUT, message, retryable=True))

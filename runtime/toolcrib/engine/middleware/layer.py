@@ -254,4 +254,4 @@ def _broken(call: Call, middleware: Middleware, fault: str) -> Result:
     import logging  # noqa: PLC0415 -- as above
 
     logging.getLogger("toolcrib").error("a bug in a call of `%s`: %s", call.tool.name, message)
-    return Result.failed(Outcome.INTERNAL, message, details={"middleware": name})
+    return Result.failure(Outcome.INTERNAL, message, details={"middleware": name})

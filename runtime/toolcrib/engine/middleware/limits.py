@@ -288,7 +288,7 @@ def _too_soon(use: LimiterUse, delay: float, now: float) -> Result:
     seconds, calls = round(delay, 3), use.limiter.passed_within(rate, now)
     details = {**_details(use, "rate", told, calls), "retry_after": seconds}
     return without_attempts(
-        Result.failed(
+        Result.failure(
             Outcome.LIMIT_EXCEEDED,
             f"the rate limit of {use.phrase} is {told}, {calls} used; retry after {format_duration(seconds)}",
             code="rate_limited",
@@ -302,7 +302,7 @@ def _full(use: LimiterUse) -> Result:
     limiter, queue = use.limiter, use.bounds.queue
     details = {**_details(use, "queue", queue, limiter.waiting), "under_way": limiter.inside}
     return without_attempts(
-        Result.failed(
+        Result.failure(
             Outcome.OVERLOADED,
             f"the queue of {use.phrase} is full: {limiter.inside} running, {limiter.waiting} waiting (at most {queue})",
             code="queue_full",

@@ -160,7 +160,7 @@ def _plain(call: Call, result: Result, parts: list[JSON], validator: Validator) 
 def _too_large(call: Call, result: Result, too_much: ExcessSize) -> Result:
     tool, most = call.tool, call.tool.limits.output_size
     limit = limit_phrase(tool, "output_size", format_size(most))
-    refused = Result.failed(
+    refused = Result.failure(
         Outcome.LIMIT_EXCEEDED,
         f"the result of `{tool.name}` is too large: {too_much.text}, and {limit}; ask for less",
         code="result_too_large",
@@ -172,7 +172,7 @@ def _too_large(call: Call, result: Result, too_much: ExcessSize) -> Result:
 def _too_many_items(call: Call, result: Result, items: int, most: int) -> Result:
     tool = call.tool
     limit = limit_phrase(tool, "output_items", f"{most:,}")
-    refused = Result.failed(
+    refused = Result.failure(
         Outcome.LIMIT_EXCEEDED,
         f"the result of `{tool.name}` has too many items: {items:,}, and {limit}; ask for less",
         code="too_many_items",
@@ -206,7 +206,7 @@ def _refused(
     verdict: str = "does not match its output schema",
 ) -> Result:
     lines = "\n".join(_lines(report))
-    refused = Result.failed(
+    refused = Result.failure(
         Outcome.INVALID_RESULT,
         f"the result of `{tool.name}` {verdict}:\n{lines}",
         details={"violations": _pointers(report.faults[:MOST]), **report.counts()},

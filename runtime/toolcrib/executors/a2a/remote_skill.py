@@ -105,7 +105,9 @@ class BoundSkill:
             await connection.ready()
         except ServerUnavailable as down:
             return down.result
-        refused = self._refused(connection) or await self._unlisted(connection)
+        refused = self._refused(connection)
+        if refused is None:
+            refused = await self._unlisted(connection)
         if refused is not None:
             return refused
         sent = self._tool_call(call, connection)
@@ -136,7 +138,7 @@ class BoundSkill:
             return result_of_invalid_answer(self._target, invalid.message)
         except OverflowError:
             message = "an argument is a number that A2A cannot carry: it is larger than any double"
-            return Result.failed(Outcome.INVALID_ARGUMENTS, message, code="number_too_large")
+            return Result.failure(Outcome.INVALID_ARGUMENTS, message, code="number_too_large")
         return self._result(task, sent)
 
     def _result(self, task: AgentTask, sent: SkillCall) -> Result:

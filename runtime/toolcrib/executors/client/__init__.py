@@ -181,7 +181,7 @@ class ClientCall(NamedTuple):
 
 def deferred_result(call: Call, terms: ClientTerms, why: str) -> Result:
     """The result `needs_approval` of a call that waits for its client."""
-    return Result.failed(
+    return Result.failure(
         Outcome.NEEDS_APPROVAL,
         f"`{call.tool.name}` is fulfilled by the client; {why}",
         code=DEFERRED,
@@ -202,12 +202,12 @@ def _fallen_back(call: ClientCall, reason: str) -> Result:
     # Without a fallback value, the message only advises the model to continue.
     if not terms.falls_back:
         return _no(call, reason, "; continue without it")
-    return Result.ok(copy_value(terms.fallback), meta={"client": {"declined": True, "reason": reason}})
+    return Result.success(copy_value(terms.fallback), meta={"client": {"declined": True, "reason": reason}})
 
 
 def _no(call: ClientCall, reason: str, then: str, *, retryable: bool = False) -> Result:
     why = f": {reason}" if reason else ""
-    return Result.failed(
+    return Result.failure(
         Outcome.DENIED,
         f"`{call.tool}` was declined{why}{then}",
         code=DECLINED,
@@ -291,7 +291,7 @@ class BoundClient:
         # Copied because the client is user code: traces and retries still use the original arguments.
         asked = ClientCall(call.with_arguments(copy_value(call.arguments)), self._terms)
         answer = await client(asked)
-        return answer if isinstance(answer, Result) else Result.ok(_own(answer))
+        return answer if isinstance(answer, Result) else Result.success(_own(answer))
 
     def explain(self, call: Call) -> JSON:
         """What the client would be asked, and whether one is configured."""

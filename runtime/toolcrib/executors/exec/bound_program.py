@@ -160,8 +160,8 @@ class BoundProgram:
                 from toolcrib.core.model import Outcome  # noqa: PLC0415
 
                 message = f"`exec.result` of `{self.tool.name}` cannot be computed: {error.message}"
-                return Result.failed(Outcome.INVALID_RESULT, message, code=error.code)
-        result = Result.ok(value)
+                return Result.failure(Outcome.INVALID_RESULT, message, code=error.code)
+        result = Result.success(value)
         return result.with_meta(warnings=[output.warning]) if output.warning else result
 
     def explain(self, call: Call) -> JSON | Result:

@@ -73,7 +73,7 @@ def ended_result(text: ProgramText, child: ChildProcess, *, sandboxed: bool, out
     if stderr:
         details["stderr"] = stderr
     message = f"`{text.name}` {how}"
-    return Result.failed(
+    return Result.failure(
         Outcome.TOOL_ERROR, f"{message}: {said}" if said else message, code=kind, details=details
     )
 
@@ -94,7 +94,7 @@ def _signal_name(number: int) -> str:
 
 def exceeded_result(text: ProgramText, tool: Descriptor, limit: ExceededLimit) -> Result:
     """The result of a call whose program exceeded a limit of its process."""
-    return Result.failed(
+    return Result.failure(
         Outcome.LIMIT_EXCEEDED,
         f"`{text.name}` {limit.describe(tool)}; it was terminated",
         code=limit.code,
@@ -106,7 +106,7 @@ def too_large_result(text: ProgramText, tool: Descriptor, size: int) -> Result:
     """The result of a call whose program wrote more than a result may have."""
     most = tool.limits.output_size
     limit = limit_phrase(tool, "output_size", format_size(most))
-    return Result.failed(
+    return Result.failure(
         Outcome.LIMIT_EXCEEDED,
         f"`{text.name}` wrote {size:,} bytes to its stdout, and {limit}; it was terminated",
         code="result_too_large",
@@ -123,7 +123,7 @@ def sandbox_result(text: ProgramText, child: ChildProcess) -> Result:
     """The result of a call whose program was not started by its sandbox."""
     lines = text.stderr_of(child).splitlines() or [child.describe_end()]
     why = lines[-1].removeprefix("bwrap: ")
-    return Result.failed(
+    return Result.failure(
         Outcome.UNAVAILABLE,
         f"the sandbox of `{text.tool}` cannot start `{text.name}`: {why}",
         code="sandbox_failed",
@@ -133,6 +133,6 @@ def sandbox_result(text: ProgramText, child: ChildProcess) -> Result:
 def start_result(text: ProgramText, error: OSError | ValueError) -> Result:
     """The result of a call whose program was not started by the system."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-    return Result.failed(
+    return Result.failure(
         Outcome.UNAVAILABLE, f"`{text.name}` cannot be started for `{text.tool}`: {why}", code="not_started"
     )

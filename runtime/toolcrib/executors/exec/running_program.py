@@ -301,7 +301,7 @@ class _ProgramKeeper:
         )
         if output.failure is not None:
             return output.failure
-        result = Result.ok(output.value)
+        result = Result.success(output.value)
         return result.with_meta(warnings=[output.warning]) if output.warning else result
 
     def _unasked(self, program: RunningProgram) -> Result:
@@ -310,7 +310,7 @@ class _ProgramKeeper:
             return sandbox_result(self._text, program.child)
         said = self._text.stderr_of(program.child)
         message = f"`{self._text.name}` {program.child.describe_end()} before it read a line"
-        return Result.failed(
+        return Result.failure(
             Outcome.UNAVAILABLE, f"{message}: {said}" if said else message, code="not_started"
         )
 
@@ -325,7 +325,7 @@ class _ProgramKeeper:
         message = f"`{self._text.name}` {program.ended} before it answered"
         said = self._text.stderr_of(program.child)
         details: dict[str, JSON] = {**acted(self._tool), **({"stderr": said} if said else {})}
-        return Result.failed(
+        return Result.failure(
             Outcome.UNKNOWN_OUTCOME,
             f"{message}: {said}" if said else message,
             code="program_ended",

@@ -77,7 +77,7 @@ def _promptkit(value: JSON, tool: str, data: bytes) -> Output:
     error = value.get("error")
     if error:
         text = error if isinstance(error, str) else compact(error)
-        return Output(failure=Result.failed(Outcome.TOOL_ERROR, text, code="tool_error"))
+        return Output(failure=Result.failure(Outcome.TOOL_ERROR, text, code="tool_error"))
     if isinstance(value.get("pending"), dict):
         return Output(failure=_pending(value["pending"], tool))
     result = value.get("result")
@@ -87,7 +87,7 @@ def _promptkit(value: JSON, tool: str, data: bytes) -> Output:
 
 def _pending(info: Any, tool: str) -> Result:
     message = info.get("message") or info.get("reason") or "no reason given"
-    return Result.failed(
+    return Result.failure(
         Outcome.NEEDS_APPROVAL,
         f"`{tool}` reports that the call is pending: {message}",
         code=PENDING,
@@ -130,7 +130,9 @@ def output_of_response(response: dict[str, JSON], tool: str) -> Output:
         code = error.get("code")
         details: dict[str, JSON] = {"code": code} if isinstance(code, int) else {}
         text = message if isinstance(message, str) and message else compact(error)
-        return Output(failure=Result.failed(Outcome.TOOL_ERROR, text, code="json_rpc_error", details=details))
+        return Output(
+            failure=Result.failure(Outcome.TOOL_ERROR, text, code="json_rpc_error", details=details)
+        )
     result = response.get("result")
     # A server may answer in the form of a program that runs once.
     if isinstance(result, dict) and isinstance(result.get("pending"), dict) and len(result) == 1:
@@ -140,7 +142,7 @@ def output_of_response(response: dict[str, JSON], tool: str) -> Output:
 
 def _invalid(tool: str, why: str, data: bytes) -> Result:
     text = data[:_SHOWN].decode("utf-8", "replace")
-    return Result.failed(
+    return Result.failure(
         Outcome.INVALID_RESULT,
         f"the output of `{tool}` cannot be read: {why}",
         code=INVALID,

@@ -319,7 +319,7 @@ class HTTPExchange:
         except EgressRefused as error:
             return self._denied(error)
         except AuthFailure as error:
-            return Result.failed(
+            return Result.failure(
                 Outcome.TOOL_ERROR,
                 error.message,
                 code="auth_failed",
@@ -396,7 +396,7 @@ class HTTPExchange:
     def _denied(self, error: EgressRefused, *, acted: bool = False) -> Result:
         message = f"{error.message}; {error.hint}" if error.hint else error.message
         details: dict[str, JSON] = {"may_have_acted": True} if acted else {}
-        return Result.failed(Outcome.DENIED, message, code=error.code, details=details)
+        return Result.failure(Outcome.DENIED, message, code=error.code, details=details)
 
     def _failed(self, call: Call, error: HTTPError) -> Result:
         """The result of a transport error."""
@@ -424,7 +424,7 @@ class HTTPExchange:
             }
         # Retrying is left to the retry layer, which knows the attempts and the deadline.
         retryable = not acted and fault not in _UNREADABLE and fault not in _LASTING
-        return Result.failed(outcome, message, code=fault.value, details=details, retryable=retryable)
+        return Result.failure(outcome, message, code=fault.value, details=details, retryable=retryable)
 
 
 _PASSED_ON = frozenset({502, 504})

@@ -409,7 +409,7 @@ def _following(page: ResponsePage, style: PaginationStyle) -> PageStep | None:
         raise _PagingFailure(_unusable("bad_cursor", message)) from None
     except LinkError as error:
         # Refused, not ignored: a page that silently ends early would look like the whole list.
-        raise _PagingFailure(Result.failed(Outcome.DENIED, str(error), code="link_refused")) from None
+        raise _PagingFailure(Result.failure(Outcome.DENIED, str(error), code="link_refused")) from None
 
 
 def _cut(
@@ -448,14 +448,14 @@ def _with_pages(result: Result, collected: _PageItems) -> Result:
 
 
 def _unusable(fault: str, message: str) -> Result:
-    return Result.failed(Outcome.INVALID_RESULT, message, code=fault)
+    return Result.failure(Outcome.INVALID_RESULT, message, code=fault)
 
 
 def _bad_argument(call: Call, name: str, why: str) -> Result:
     pointer = pointer_to([name])
     expected = "a `next_cursor` returned by an earlier call"
     violation: JSON = {"pointer": pointer, "keyword": "live", "expected": expected, "got": None, "hint": why}
-    return Result.failed(
+    return Result.failure(
         Outcome.INVALID_ARGUMENTS,
         f"invalid arguments for `{call.tool.name}`:\n{pointer}: {why}; use {expected}, or omit it",
         details={"violations": [violation]},

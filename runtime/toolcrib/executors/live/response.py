@@ -535,7 +535,7 @@ class StatusErrors:
         if wait is not None:
             details["retry_after"] = wait
             message += f"; retry after {format_duration(wait)}"
-        failed = Result.failed(
+        failed = Result.failure(
             Outcome.TOOL_ERROR,
             message,
             code=code,
@@ -722,7 +722,7 @@ class ResponseReader:
         except Unreadable as error:
             details = {"status": status, **error.place}
             message = f"{error.message}; {error.hint}"
-            return Result.failed(Outcome.INVALID_RESULT, message, code=error.code, details=details)
+            return Result.failure(Outcome.INVALID_RESULT, message, code=error.code, details=details)
         # Redacted before anything else sees the body: expressions, logs, errors and the model.
         if self._paths:
             body = redact_paths(body, self._paths)
@@ -748,8 +748,8 @@ class ResponseReader:
         except ValueError as error:
             message = f"`select` failed on the response: {error}"
             details = {"status": status, "pointer": "/live/select"}
-            return Result.failed(Outcome.INVALID_RESULT, message, code="select_failed", details=details)
-        result = Result.ok(value, content=read.content)
+            return Result.failure(Outcome.INVALID_RESULT, message, code="select_failed", details=details)
+        result = Result.success(value, content=read.content)
         return result if self._budget is None else self._budget.fitted(result)
 
 

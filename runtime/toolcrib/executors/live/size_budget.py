@@ -102,7 +102,7 @@ class SizeBudget:
             "request less data, raise `response.budget.size`, or extract the needed fields with `select`"
         )
         details: dict[str, JSON] = {"size": size, "budget": self.size}
-        return Result.failed(Outcome.LIMIT_EXCEEDED, message, code="result_too_large", details=details)
+        return Result.failure(Outcome.LIMIT_EXCEEDED, message, code="result_too_large", details=details)
 
 
 def compile_budget(block: Mapping[str, Any], tool: Descriptor, problems: list[Problem]) -> SizeBudget:

@@ -107,7 +107,7 @@ def result_of(
         # Most responses are a single text: this path skips building content parts.
         text = _plain_text(content[0])
         if text is not None:
-            return Result.ok(_value_of_text(text, schema))
+            return Result.success(_value_of_text(text, schema))
     parts = [_part(part, place, raw) for place, part in enumerate(content)]
     if failed:
         said = hide("\n".join(part.text for part in parts if part.type == "text" and part.text))
@@ -119,7 +119,7 @@ def result_of(
     # A descriptor may have a schema of its own for what the server sends.
     if inner is not None and schema is not None and not _judge(schema)(value) and _judge(schema)(structured):
         value = structured
-    return Result.ok(value, content=without_repeated_texts(parts, structured))
+    return Result.success(value, content=without_repeated_texts(parts, structured))
 
 
 def _content_of(raw: dict[str, Any]) -> list[Any]:
@@ -146,7 +146,7 @@ def _plain_text(part: Any) -> str | None:
 def _too_large(target: CallTarget, tool: Descriptor, size: int) -> Result:
     most = tool.limits.output_size
     limit = limit_phrase(tool, "output_size", format_size(most))
-    return Result.failed(
+    return Result.failure(
         Outcome.LIMIT_EXCEEDED,
         f"`{target.name}`: the response of the server `{target.server.name}` is too large: at least {size:,} bytes, "
         f"and {limit}; request less data",
@@ -176,19 +176,19 @@ def _without_structure(parts: list[Content], schema: Schema | None) -> Result:
     texts = [part.text for part in parts if part.type == "text" and part.text is not None]
     others = tuple(part for part in parts if part.type != "text")
     if not texts:
-        return Result.ok(None, content=others)
+        return Result.success(None, content=others)
     if len(texts) == 1:
-        return Result.ok(_value_of_text(texts[0], schema), content=others)
+        return Result.success(_value_of_text(texts[0], schema), content=others)
     joined = "\n".join(texts)
     if schema is None or _judge(schema)(joined):
-        return Result.ok(joined, content=others)
+        return Result.success(joined, content=others)
     # Some servers split one JSON text into several parts, others send one JSON text per item.
     whole = _read(joined)
     if whole is not None and _judge(schema)(whole):
-        return Result.ok(whole, content=others)
+        return Result.success(whole, content=others)
     read = [_read(text) for text in texts]
     items: JSON = [text if each is None else each for text, each in zip(texts, read, strict=True)]
-    return Result.ok(items if _judge(schema)(items) else joined, content=others)
+    return Result.success(items if _judge(schema)(items) else joined, content=others)
 
 
 def _value_of_text(text: str, schema: Schema | None) -> JSON:
@@ -415,7 +415,9 @@ class BoundMcp:
         target = self._target
         # The server may have announced a changed list. The lock must judge the current definitions.
         await connection.trusted()
-        refused = self._refused_by(connection.verdict) or await self._unable(connection)
+        refused = self._refused_by(connection.verdict)
+        if refused is None:
+            refused = await self._unable(connection)
         if refused is not None:
             return refused
         most = self._tool.limits.output_size

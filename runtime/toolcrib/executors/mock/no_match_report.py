@@ -51,7 +51,7 @@ def report_no_match(
         way_out, facts = _way_out(rules, call, scope, number, state)
         details |= facts
     lines += [f"  {line}" for line in way_out.split("\n")]
-    return Result.failed(Outcome.UNMATCHED_MOCK, "\n".join(lines), details=details)
+    return Result.failure(Outcome.UNMATCHED_MOCK, "\n".join(lines), details=details)
 
 
 def _way_out(

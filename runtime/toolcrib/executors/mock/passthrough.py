@@ -80,7 +80,9 @@ class ReachingMock(BoundMock):
 
         try:
             if not injection.reaches:
-                await self._pace(call, turn, ReplyOutcome(Result.ok(), progress_reports(reply, turn.scope)))
+                await self._pace(
+                    call, turn, ReplyOutcome(Result.success(), progress_reports(reply, turn.scope))
+                )
             result = await injection.inject(
                 call, act, turn.scope, number=turn.number, repeatable=self.repeatable
             )
@@ -97,7 +99,7 @@ class ReachingMock(BoundMock):
         other = self._other(mode)
         if other is None:
             message = f"the mock of `{call.tool.name}` forwards calls to `{mode}:`, which requires a runtime"
-            return Result.failed(Outcome.UNAVAILABLE, message, code="not_bound")
+            return Result.failure(Outcome.UNAVAILABLE, message, code="not_bound")
         result = await other.execute(call)
         # Bound anew at the next call: what was missing, such as a secret, may be there by then.
         if result.outcome is Outcome.UNAVAILABLE:
@@ -116,7 +118,7 @@ class ReachingMock(BoundMock):
 
 def _denied(call: Call, reply: Reply) -> Result:
     place = call.tool.origin.place(f"{reply.pointer}/passthrough")
-    return Result.failed(
+    return Result.failure(
         Outcome.DENIED,
         f"the mock of `{call.tool.name}` forwards this call to `{reply.elsewhere}:` ({place}), which this run does not allow;"
         " use `--allow-passthrough` or `Runtime(..., passthrough=True)`",

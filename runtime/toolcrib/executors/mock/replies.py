@@ -342,7 +342,7 @@ def _result(value: JSON, pointer: str, tool: Descriptor, names: Names, problems:
     if rendering.constant:
         return _fixed(rendering.render({}), tool)
     render = rendering.run
-    return _Compiled(rendering.names, lambda scope: Result.ok(copy_value(render(scope))), None, prepare)
+    return _Compiled(rendering.names, lambda scope: Result.success(copy_value(render(scope))), None, prepare)
 
 
 _EXACT: Final = 1 << 53
@@ -381,7 +381,7 @@ def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
         make = compile_copier(unshared_copy(value, RESULT_DEPTH))
         return lambda _read: make()
 
-    return _Compiled(frozenset(), lambda _scope: Result.ok(fresh()), Result.ok(value), prepare)
+    return _Compiled(frozenset(), lambda _scope: Result.success(fresh()), Result.success(value), prepare)
 
 
 def _result_file(
@@ -416,13 +416,15 @@ def _generate(
                 hint="add `output_schema`, or use `result`",
             )
         )
-        return _Compiled(frozenset(), lambda _scope: Result.ok())
+        return _Compiled(frozenset(), lambda _scope: Result.success())
 
     def answer(scope: Scope) -> Result:
         # Keyed by the arguments, not by the call's number: the same question always gets the same answer.
         draw = KeyedRandom(cast("int", scope["seed"]), tool.name, canonical(scope["args"]), "generate")
         made = generate(schema, draw, examples=examples)
-        return Result.ok(copy_value(overlay(made, patch.render(scope)) if options.get("overlay") else made))
+        return Result.success(
+            copy_value(overlay(made, patch.render(scope)) if options.get("overlay") else made)
+        )
 
     # Generated once now, so that a schema that no value satisfies is a load error and not a failing call.
     try:
@@ -437,14 +439,16 @@ def _template(text: str, pointer: str, _tool: Descriptor, names: Names, problems
         template = compile_text(text, names)
     except ExpressionError as error:
         problems.append(error.problem(pointer))
-        return _Compiled(frozenset(), lambda _scope: Result.ok())
+        return _Compiled(frozenset(), lambda _scope: Result.success())
     constant = None if template.names else _fixed_text(template, pointer, problems)
-    return _Compiled(template.names, lambda scope: Result.ok(value_of_text(template.render(scope))), constant)
+    return _Compiled(
+        template.names, lambda scope: Result.success(value_of_text(template.render(scope))), constant
+    )
 
 
 def _fixed_text(template: TextTemplate, pointer: str, problems: list[Problem]) -> Result | None:
     try:
-        return Result.ok(value_of_text(template.render({})))
+        return Result.success(value_of_text(template.render({})))
     except ExpressionError as error:
         problems.append(error.problem(pointer))
         return None
@@ -460,8 +464,8 @@ def _template_file(
 
 def _content(value: Any, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
     read, parts, fixed = compile_content(value, pointer, tool, names, problems)
-    constant = Result.ok(content=parts({})) if fixed else None
-    return _Compiled(read, lambda scope: Result.ok(content=parts(scope)), constant)
+    constant = Result.success(content=parts({})) if fixed else None
+    return _Compiled(read, lambda scope: Result.success(content=parts(scope)), constant)
 
 
 def _fault(value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
@@ -476,7 +480,7 @@ def _answer_of_nobody(tool: Descriptor) -> _Compiled:
     ignored: list[Problem] = []
     made = _generate(True, "", tool, {}, ignored) if tool.output_schema is not None else None
     if made is None or ignored:
-        return _Compiled(frozenset(), lambda _scope: Result.ok())
+        return _Compiled(frozenset(), lambda _scope: Result.success())
     return made
 
 
@@ -491,7 +495,7 @@ def _passthrough(
         message = f"`passthrough` forwards calls to another block, but `{tool.name}` has no `{mode}:` block"
         hint = did_you_mean(mode, others) or f"blocks other than `{own}:`: {there}"
         problems.append(Problem(code="no_such_block", message=message, pointer=pointer, hint=hint))
-    return _Compiled(frozenset(), lambda _scope: Result.ok(), elsewhere=mode)
+    return _Compiled(frozenset(), lambda _scope: Result.success(), elsewhere=mode)
 
 
 _COMPILERS: dict[str, Callable[[Any, str, Descriptor, Names, list[Problem]], _Compiled]] = {

@@ -359,14 +359,13 @@ class RuleIndex:
             return self._unlisted
         value = arguments[self._key]
         # Most indexed arguments are ids: a plain string needs no freezing.
-        if type(value) is str and self._short is not None:
-            return self._short.get(value, self._unlisted)
         if isinstance(value, dict | list):
             return self._unlisted
-        key: Hashable = frozen(value)
-        if self._short is not None:
-            return self._short.get(key, self._unlisted)
-        return self._merged(key)
+        key: Hashable = value if type(value) is str else frozen(value)
+        if self._short is None:
+            return self._merged(key)
+        found: Sequence[MockRule] = self._short.get(key, self._unlisted)
+        return found
 
     def _merged(self, value: Hashable) -> tuple[MockRule, ...]:
         """The rules that require a value, merged with those that require none, in order."""

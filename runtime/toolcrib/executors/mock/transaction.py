@@ -204,7 +204,7 @@ def mock_failure(call: Call, error: ExpressionError, pointer: str) -> Result:
     if is_go_template(origin, pointer):
         message, hint = reword_go_problem(message, hint)
     place = origin.place(pointer)
-    return Result.failed(
+    return Result.failure(
         Outcome.INTERNAL,
         f"the mock of `{call.tool.name}` failed at {place}: {message}",
         code="mock_failed",

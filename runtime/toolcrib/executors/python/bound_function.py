@@ -139,13 +139,16 @@ class BoundFunction:
         if isinstance(error, InitialiseFailed):
             text = self._logged(call, cast("BaseException", error.__cause__))
             message = f"cannot initialise `{self.tool.name}`: {text}"
-            result = Result.failed(Outcome.UNAVAILABLE, message, code="initialise_failed")
+            result = Result.failure(Outcome.UNAVAILABLE, message, code="initialise_failed")
         elif isinstance(error, _RaisedInterrupt):
             text = self._logged(call, cast("BaseException", error.__cause__))
-            result = Result.failed(Outcome.TOOL_ERROR, text, code=KeyboardInterrupt.__name__)
+            result = Result.failure(Outcome.TOOL_ERROR, text, code=KeyboardInterrupt.__name__)
         else:
-            result = failure_of(error) or Result.failed(
-                Outcome.TOOL_ERROR, self._logged(call, error), code=type(error).__name__
+            known = failure_of(error)
+            result = (
+                Result.failure(Outcome.TOOL_ERROR, self._logged(call, error), code=type(error).__name__)
+                if known is None
+                else known
             )
         return self._redacted(result)
 
@@ -157,7 +160,7 @@ class BoundFunction:
         """The answer of a call whose function returned a value."""
         kind = self._result
         if kind is None or isinstance(value, Result):
-            return self._redacted(value if isinstance(value, Result) else Result.ok(value))
+            return self._redacted(value if isinstance(value, Result) else Result.success(value))
         try:
             written = kind.write(value)
         except UnwritableValue as error:
@@ -165,7 +168,7 @@ class BoundFunction:
         # pydantic has made new objects and lists. If they are small and JSON, only their schema remains to be checked.
         if remaining_budget(written, DEPTH, self._room) >= 0 and self._world.secrets.empty:
             return _new(TrustedAnswer, (written, NOTHING))  # type: ignore[no-any-return]
-        return self._redacted(Result.ok(written))
+        return self._redacted(Result.success(written))
 
     def _context(self, call: Call) -> CallContext:
         emit = _from_thread(call.emit) if self._thread else call.emit
@@ -380,10 +383,10 @@ def refused_arguments(call: Call, violations: Sequence[Violation]) -> Result:
     ]
     message = f"invalid arguments for `{call.tool.name}`:\n" + "\n".join([*lines, *report.unshown()])
     details: dict[str, JSON] = {"violations": told, **report.counts()}
-    return Result.failed(Outcome.INVALID_ARGUMENTS, message, details=details)
+    return Result.failure(Outcome.INVALID_ARGUMENTS, message, details=details)
 
 
 def unwritable_result(tool: str, why: str) -> Result:
     """The result of a call whose value has no JSON form."""
     message = f"the result of `{tool}` cannot be written as JSON: {why}"
-    return Result.failed(Outcome.INVALID_RESULT, message)
+    return Result.failure(Outcome.INVALID_RESULT, message)

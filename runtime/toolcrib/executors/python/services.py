@@ -119,11 +119,11 @@ def read_secret(secrets: SecretResolver, name: str) -> str:
 def failure_of(error: BaseException) -> Result | None:
     """The result of a call that a service refused; None for any other exception."""
     if isinstance(error, EgressRefused):
-        return Result.failed(Outcome.DENIED, f"{error.message}; {error.hint}", code=error.code)
+        return Result.failure(Outcome.DENIED, f"{error.message}; {error.hint}", code=error.code)
     if isinstance(error, PathRefused):
-        return Result.failed(Outcome.DENIED, error.message, code=PATH_NOT_ALLOWED)
+        return Result.failure(Outcome.DENIED, error.message, code=PATH_NOT_ALLOWED)
     if isinstance(error, MissingSecret):
-        return Result.failed(Outcome.UNAVAILABLE, f"{error.message}; {error.hint}", code=error.code)
+        return Result.failure(Outcome.UNAVAILABLE, f"{error.message}; {error.hint}", code=error.code)
     if isinstance(error, UnreachableHost):
-        return Result.failed(Outcome.TRANSPORT_ERROR, error.message, code=error.code)
+        return Result.failure(Outcome.TRANSPORT_ERROR, error.message, code=error.code)
     return None

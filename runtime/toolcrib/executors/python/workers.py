@@ -586,7 +586,7 @@ class BoundWorker:
             return _with_use(self._failed(error, sent=progress.sent), progress)
         except DocumentError as error:
             why = f"cannot bind `{self.tool.name}` in mode `{MODE}`: {error}"
-            return Result.failed(Outcome.UNAVAILABLE, why, code="not_bound")
+            return Result.failure(Outcome.UNAVAILABLE, why, code="not_bound")
         except asyncio.CancelledError:
             record_progress(call.id, attempts=call.attempt, reached=progress.sent)
             raise
@@ -600,7 +600,7 @@ class BoundWorker:
             and remaining_budget(rest[0], DEPTH, self._room) >= 0
         ):
             return TrustedAnswer(rest[0])
-        result = Result.ok(rest[0]) if kind == "value" else self._unusual(call, kind, rest)
+        result = Result.success(rest[0]) if kind == "value" else self._unusual(call, kind, rest)
         return _with_use(result if secrets.empty else redact_result(result, secrets), progress)
 
     async def _answer(self, call: Call, pool: WorkerPool, progress: _Progress) -> list[Any]:
@@ -655,7 +655,7 @@ class BoundWorker:
         name = self.tool.name
         acted: dict[str, JSON] = {"may_have_acted": True} if sent and not self.repeatable else {}
         if isinstance(error, WorkerExceeded):
-            return Result.failed(
+            return Result.failure(
                 Outcome.LIMIT_EXCEEDED,
                 f"the worker process of `{name}` {error.limit.describe(self.tool)}; it was terminated",
                 code=error.code,
@@ -666,8 +666,8 @@ class BoundWorker:
             message += " during the call"
             if acted:
                 message += ", so the call may have acted"
-            return Result.failed(Outcome.UNKNOWN_OUTCOME, message, code=error.code, details=acted)
-        return Result.failed(Outcome.UNAVAILABLE, _not_started(name, error), code=error.code)
+            return Result.failure(Outcome.UNKNOWN_OUTCOME, message, code=error.code, details=acted)
+        return Result.failure(Outcome.UNAVAILABLE, _not_started(name, error), code=error.code)
 
     def _unusual(self, call: Call, kind: str, rest: list[Any]) -> Result:
         name = self.tool.name
@@ -678,15 +678,15 @@ class BoundWorker:
         if kind == "unwritable":
             return unwritable_result(name, rest[0])
         if kind == "path_refused":
-            return Result.failed(Outcome.DENIED, rest[0], code=PATH_NOT_ALLOWED)
+            return Result.failure(Outcome.DENIED, rest[0], code=PATH_NOT_ALLOWED)
         if kind == "missing_secret":
-            return Result.failed(Outcome.UNAVAILABLE, rest[0], code=kind)
+            return Result.failure(Outcome.UNAVAILABLE, rest[0], code=kind)
         if kind == "cancelled":
-            return Result.failed(Outcome.CANCELLED, f"`{name}` cancelled itself")
+            return Result.failure(Outcome.CANCELLED, f"`{name}` cancelled itself")
         if kind == "too_large":
             most = self.tool.limits.output_size
             limit = limit_phrase(self.tool, "output_size", format_size(most))
-            return Result.failed(
+            return Result.failure(
                 Outcome.LIMIT_EXCEEDED,
                 f"the result of `{name}` is too large: {rest[0]:,} bytes, and {limit}; ask for less",
                 code="result_too_large",
@@ -698,8 +698,8 @@ class BoundWorker:
         hidden = Redactor(call.arguments, call.tool.input_schema).hide_in_text(text) or error
         if kind == "uninitialised":
             message = f"cannot initialise `{name}`: {hidden}"
-            return Result.failed(Outcome.UNAVAILABLE, message, code="initialise_failed")
-        return Result.failed(Outcome.TOOL_ERROR, hidden, code=error)
+            return Result.failure(Outcome.UNAVAILABLE, message, code="initialise_failed")
+        return Result.failure(Outcome.TOOL_ERROR, hidden, code=error)
 
     def explain(self, call: Call) -> JSON:  # noqa: ARG002 -- the same for all arguments
         """The function, and where it would run."""

@@ -91,7 +91,8 @@ class ApprovalGate:
         refused: Result | Pending | None = call_usage.judge(call, now, known=known, only=self._only)
         if refused is None and not known:
             return self._unknown(call.name)
-        refused = refused or self._hidden(call.name)
+        if refused is None:
+            refused = self._hidden(call.name)
         if refused is None and call.arguments is None:
             return unreadable_result(call)
         if refused is None and self._rulebook.of(call.name).asks:
@@ -103,12 +104,12 @@ class ApprovalGate:
     def _unknown(self, name: str) -> Result:
         names = [each.name for each in self.offering.declared(reading=False)]
         near = did_you_mean(name, names) or f"none of the {len(names)} tools has a similar name"
-        return Result.failed(Outcome.NOT_FOUND, f"unknown tool `{truncate(name, _SHOWN)}`; {near}")
+        return Result.failure(Outcome.NOT_FOUND, f"unknown tool `{truncate(name, _SHOWN)}`; {near}")
 
     def _hidden(self, tool: str) -> Result | None:
         hidden = self.offering.hidden(tool)
         return (
-            None if hidden is None else Result.failed(Outcome.UNAVAILABLE, hidden.message, code=hidden.code)
+            None if hidden is None else Result.failure(Outcome.UNAVAILABLE, hidden.message, code=hidden.code)
         )
 
     def _asked(self, call: ToolCall) -> Result | Pending | None:
@@ -123,7 +124,7 @@ class ApprovalGate:
             held = self._session.hold(call.name, prepared, decision, correlation=call.id)
         except UnusableApprovals as error:
             why = f"`{call.name}` needs approval, which is not possible: {error.message}"
-            return Result.failed(Outcome.UNAVAILABLE, why, code=error.code)
+            return Result.failure(Outcome.UNAVAILABLE, why, code=error.code)
         if held is None:
             return None
         what, details = f"`{call.name}` requires approval", as_pending(held).details
@@ -135,15 +136,15 @@ def _unfinished(call: ToolCall, finish: Finish) -> Result:
     # No call of such an answer is safe: cut-off arguments can still be valid JSON, such as `{}`.
     why = f"`{truncate(call.name, _SHOWN)}` was not called: the answer that requested it"
     if finish.reason == "refused":
-        return Result.failed(Outcome.DENIED, f"{why} was refused", code=REFUSED_ANSWER)
+        return Result.failure(Outcome.DENIED, f"{why} was refused", code=REFUSED_ANSWER)
     why += " was cut off, so none of its calls are made; write a shorter answer"
-    return Result.failed(Outcome.LIMIT_EXCEEDED, why, code="answer_cut_off")
+    return Result.failure(Outcome.LIMIT_EXCEEDED, why, code="answer_cut_off")
 
 
 def unreadable_result(call: ToolCall) -> Result:
     """Build the result of a call whose arguments are not a JSON object."""
     why = f"invalid arguments for `{call.name}`: {_why_no_object(call.written)}"
-    return Result.failed(Outcome.INVALID_ARGUMENTS, why, code="not_json")
+    return Result.failure(Outcome.INVALID_ARGUMENTS, why, code="not_json")
 
 
 def _why_no_object(written: str) -> str:
@@ -298,9 +299,9 @@ def rejection_result(tool: str, answer: Answer) -> Result:
     """Build the result of a rejected call."""
     if answer.kind == "expire":
         why = f"`{tool}` was not called: it was not approved in time"
-        return Result.failed(Outcome.DENIED, why, code="approval_expired")
+        return Result.failure(Outcome.DENIED, why, code="approval_expired")
     why = f": {answer.message}" if answer.message else ""
-    return Result.failed(Outcome.DENIED, f"`{tool}` was not called{why}", code=REJECTED)
+    return Result.failure(Outcome.DENIED, f"`{tool}` was not called{why}", code=REJECTED)
 
 
 def answer_refusal(call: ToolCall, answer: Answer, pending: Pending, waited: float) -> Result | None:
@@ -321,7 +322,7 @@ def answer_refusal(call: ToolCall, answer: Answer, pending: Pending, waited: flo
         why = (
             f"`{call.name}` was fulfilled after {format_duration(round(waited, 3))}; its timeout is {timeout}"
         )
-        return Result.failed(Outcome.TIMEOUT, why)
+        return Result.failure(Outcome.TIMEOUT, why)
     return None
 
 
@@ -347,7 +348,7 @@ def _given(answer: Answer) -> Client:
                 answer.message or ("there was no answer in time" if answer.kind == "expire" else "")
             )
         if answer.kind == "error":
-            return Result.failed(Outcome.TOOL_ERROR, answer.message or answer.code, code=answer.code)
+            return Result.failure(Outcome.TOOL_ERROR, answer.message or answer.code, code=answer.code)
         return answer.value
 
     return give

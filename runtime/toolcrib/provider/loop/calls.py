@@ -172,17 +172,17 @@ class ResultReader:
             if handle not in spilled:
                 near = did_you_mean(handle, spilled) or "use the handle in the note of a truncated result"
                 message = f"unknown handle `{handle}`; {near}"
-                return Result.failed(Outcome.TOOL_ERROR, message, code="unknown_handle")
+                return Result.failure(Outcome.TOOL_ERROR, message, code="unknown_handle")
             whole = spilled[handle]
             if offset >= len(whole):
                 message = f"offset {offset} is past the end of `{handle}`, which has {len(whole)} characters"
-                return Result.failed(Outcome.TOOL_ERROR, message, code="offset_too_large")
+                return Result.failure(Outcome.TOOL_ERROR, message, code="offset_too_large")
             wanted = whole[offset : offset + call.arguments.get("limit", len(whole))]
             piece = truncate_to_bytes(wanted, self._limit - _NOTE)
             end = offset + len(piece)
             then = f"continue with offset={end}" if end < len(whole) else "end of the result"
             note = f"[characters {offset} to {end} of {len(whole)}; {then}]"
-            return Result.ok(piece, content=(Content("text", text=note),))
+            return Result.success(piece, content=(Content("text", text=note),))
 
         return read
 

@@ -187,7 +187,11 @@ class CallUsage:
         """
         self._ask(call.name, call.arguments)
         if self._exceeded is not None or self._times_same > 1 or self._failures:
-            ended = self._over() or self._repeated(call.name) or self._failing(call.name)
+            ended = self._over()
+            if ended is None:
+                ended = self._repeated(call.name)
+            if ended is None:
+                ended = self._failing(call.name)
             if ended is not None:
                 return ended
         # Unknown tools are reported as such by the caller, with near misses.
@@ -196,17 +200,27 @@ class CallUsage:
         rules = self._rulebook.of(call.name)
         refusal = self._forbidden(call.name, rules, only)
         if refusal is not None:
-            return self._in_vain(FORBIDDEN) or refusal
+            vain = self._in_vain(FORBIDDEN)
+            return refusal if vain is None else vain
         # Arguments that are not JSON get their own error, which tells the model what to fix.
         if call.arguments is None:
             return None
-        return self._out_of_order(call.name, rules, now) or self._spent(call.name, rules, now)
+        refusal = self._out_of_order(call.name, rules, now)
+        return self._spent(call.name, rules, now) if refusal is None else refusal
 
     def judge_again(self, call: ToolCall, now: float) -> Result | None:
         """Check an approved call again; if it may be made, it counts as started."""
         rules = self._rulebook.of(call.name)
-        refusal = self._over() or self._failing(call.name) or self._forbidden(call.name, rules, None)
-        refusal = refusal or self._out_of_order(call.name, rules, now) or self._spent(call.name, rules, now)
+        # Each check may end the turn, so none is made after the first that refuses.
+        refusal = self._over()
+        if refusal is None:
+            refusal = self._failing(call.name)
+        if refusal is None:
+            refusal = self._forbidden(call.name, rules, None)
+        if refusal is None:
+            refusal = self._out_of_order(call.name, rules, now)
+        if refusal is None:
+            refusal = self._spent(call.name, rules, now)
         if refusal is None:
             self.begin(call, now)
         return refusal
@@ -228,7 +242,7 @@ class CallUsage:
         """Build the result of a call that exceeds a limit; later calls of the round get the same one."""
         if self._exceeded is None:
             self._exceeded = bound, why
-        return Result.failed(Outcome.LIMIT_EXCEEDED, f"not called: {why}", code=bound.value)
+        return Result.failure(Outcome.LIMIT_EXCEEDED, f"not called: {why}", code=bound.value)
 
     def _over(self) -> Result | None:
         if self._exceeded is None:
@@ -363,7 +377,7 @@ class CallUsage:
 
 
 def _denied(code: str, message: str) -> Result:
-    return Result.failed(Outcome.DENIED, message, code=code)
+    return Result.failure(Outcome.DENIED, message, code=code)
 
 
 def _calls(most: int) -> str:

@@ -335,7 +335,8 @@ class ConversationTurn:
                 self._edited.add(call.id)
             # The policy is checked again: other calls, or edited arguments, may forbid the call by now.
             refusal = answer_refusal(made, answer, pending, now - self._records[call.id].at)
-            refusal = refusal or self._call_usage.judge_again(made, now)
+            if refusal is None:
+                refusal = self._call_usage.judge_again(made, now)
             if refusal is None:
                 plans.append(planned_call(made, answer, pending))
             else:
@@ -474,7 +475,7 @@ class ConversationTurn:
             why = f"the call of `{call.name}` was cancelled"
             if call.id in self._starts:
                 why += "; it had started and may have had an effect"
-            self._settle(call, Result.failed(Outcome.CANCELLED, why))
+            self._settle(call, Result.failure(Outcome.CANCELLED, why))
         self.end_round()
 
     # The end of the turn.

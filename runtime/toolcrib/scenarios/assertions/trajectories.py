@@ -258,8 +258,8 @@ def result_text(call: CallRecord) -> str:
     if call.outcome is None:
         return ""
     if call.outcome is Outcome.OK:
-        return text_for_model(Result.ok(call.value, content=call.content), _ENDLESS)
-    failure = Result.failed(call.outcome, call.message, code=call.code or None, content=call.content)
+        return text_for_model(Result.success(call.value, content=call.content), _ENDLESS)
+    failure = Result.failure(call.outcome, call.message, code=call.code or None, content=call.content)
     return text_for_model(failure, _ENDLESS)
 
 

@@ -160,7 +160,7 @@ class UnusableArguments(Exception):
             "hint": self.hint,
         }
         line = f"{self.pointer}: {self.message}" + (f"; {self.hint}" if self.hint else "")
-        return Result.failed(
+        return Result.failure(
             Outcome.INVALID_ARGUMENTS,
             f"invalid arguments for `{call.tool.name}`:\n{line}",
             details={"violations": [violation]},

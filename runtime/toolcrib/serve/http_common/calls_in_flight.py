@@ -71,10 +71,10 @@ class CallsInFlight:
         return len(left)
 
 
-ENDING: Final = Result.failed(
+ENDING: Final = Result.failure(
     Outcome.UNAVAILABLE, "the server is shutting down", code="server_ending", retryable=True
 )
 
-_CUT_OFF: Final = Result.failed(
+_CUT_OFF: Final = Result.failure(
     Outcome.CANCELLED, "the server shut down before the call finished", code="server_ended"
 )

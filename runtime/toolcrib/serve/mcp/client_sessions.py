@@ -80,7 +80,7 @@ class ClientSessions:
         self._counts: Counter[str] = Counter()
         self._over: list[Session] = []
         self._ending: asyncio.Task[None] | None = None
-        self._unknown = Result.failed(
+        self._unknown = Result.failure(
             Outcome.INVALID_ARGUMENTS,
             f"`{ARGUMENT}` is not the handle of an open session; a session ends {format_duration(options.session_age)} "
             f"after it was opened; call `{OPEN_SESSION}` for a new one",
@@ -100,7 +100,7 @@ class ClientSessions:
         opened = self._added(principal, handle)
         if isinstance(opened, Result):
             return opened
-        return Result.ok({ARGUMENT: handle, "expires_in": self._options.session_age})
+        return Result.success({ARGUMENT: handle, "expires_in": self._options.session_age})
 
     def of_call(
         self,
@@ -189,7 +189,7 @@ class ClientSessions:
 
 
 def _too_many(most: int, wait: float) -> Result:
-    return Result.failed(
+    return Result.failure(
         Outcome.OVERLOADED,
         f"{most} sessions are open, which is the maximum",
         code="too_many_sessions",
@@ -198,13 +198,13 @@ def _too_many(most: int, wait: float) -> Result:
     )
 
 
-_MISSING: Final = Result.failed(
+_MISSING: Final = Result.failure(
     Outcome.INVALID_ARGUMENTS,
     f"`{ARGUMENT}` is missing; call `{OPEN_SESSION}` and pass the handle that it returns",
     code="session_needed",
 )
 
-_TWO: Final = Result.failed(
+_TWO: Final = Result.failure(
     Outcome.INVALID_ARGUMENTS,
     f"the argument `{ARGUMENT}` and `{META_KEY}` in `_meta` name two sessions; send one of them",
     code="two_sessions",

@@ -60,7 +60,7 @@ def render_result(name: str, result: Result, *, revision: str, declared: bool) -
     return told
 
 
-_TOO_DEEP: Final = Result.failed(Outcome.LIMIT_EXCEEDED, "nested too deep", code="result_too_deep")
+_TOO_DEEP: Final = Result.failure(Outcome.LIMIT_EXCEEDED, "nested too deep", code="result_too_deep")
 
 
 def _failed(name: str, result: Result, revision: str) -> dict[str, Any]:

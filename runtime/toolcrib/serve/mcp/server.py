@@ -532,7 +532,7 @@ def _principal_of(ctx: Context) -> str:
     return ctx.request.scope.get(PRINCIPAL, "") if ctx.request is not None else ""
 
 
-_NO_ARGUMENTS: Final = Result.failed(Outcome.INVALID_ARGUMENTS, f"`{OPEN_SESSION}` takes no arguments")
+_NO_ARGUMENTS: Final = Result.failure(Outcome.INVALID_ARGUMENTS, f"`{OPEN_SESSION}` takes no arguments")
 
 
 async def _notify(connection: Connection) -> None:

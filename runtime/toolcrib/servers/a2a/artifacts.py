@@ -185,7 +185,7 @@ def result_of_parts(
         meta["warnings"] = [
             "the result contains integers above 2^53, which may have lost digits on their way"
         ]
-    result = Result.ok(found.value, content=found.content, meta=meta)
+    result = Result.success(found.value, content=found.content, meta=meta)
     spent = metadata.get("execution_time_ms")
     if isinstance(spent, int | float) and not isinstance(spent, bool) and spent >= 0:
         result = result._replace(usage=MeasuredUsage.of(1, 0.0, {"remote_time": spent / 1000}))

@@ -43,12 +43,12 @@ def result_from_artifact(
         message = (
             f"the artifact is not marked as the result of a tool: its metadata has no `{artifacts.RESULT}`"
         )
-        return Result.failed(Outcome.INVALID_RESULT, message, code="missing_result")
+        return Result.failure(Outcome.INVALID_RESULT, message, code="missing_result")
     try:
         return artifacts.result_of_parts(read.parts, output_schema, read.metadata)
     except InvalidAnswer as invalid:
         message = f"the artifact is not valid: {invalid.message}"
-        return Result.failed(Outcome.INVALID_RESULT, message, code="protocol_violation")
+        return Result.failure(Outcome.INVALID_RESULT, message, code="protocol_violation")
 
 
 def artifact_from_result(

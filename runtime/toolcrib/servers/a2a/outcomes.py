@@ -112,7 +112,7 @@ def _no_result(target: CallTarget, why: str) -> Result:
     hint = "" if target.server.lenient else "; set `lenient` of the agent if it does not know the extension"
     details: dict[str, JSON] = {} if target.repeatable else {"may_have_acted": True}
     message = f"`{target.name}`: the agent `{target.server.name}` sent no result: {why}{hint}"
-    return Result.failed(Outcome.INVALID_RESULT, message, code="missing_result", details=details)
+    return Result.failure(Outcome.INVALID_RESULT, message, code="missing_result", details=details)
 
 
 def _waiting(task: AgentTask, target: CallTarget) -> Result:
@@ -124,7 +124,7 @@ def _waiting(task: AgentTask, target: CallTarget) -> Result:
     details: dict[str, JSON] = {"agent": target.server.name, "tool": target.tool, **_ids(task)}
     if said:
         details["question"] = said
-    return Result.failed(Outcome.NEEDS_APPROVAL, message, code=code, details=details)
+    return Result.failure(Outcome.NEEDS_APPROVAL, message, code=code, details=details)
 
 
 def _refused(task: AgentTask, target: CallTarget, *, failed: bool) -> Result:
@@ -155,7 +155,7 @@ def _failed(
     given = (error or {}).get("details")
     if isinstance(given, dict):
         details["details"] = given
-    return Result.failed(outcome, message, code=code, details=details)
+    return Result.failure(outcome, message, code=code, details=details)
 
 
 def result_of_error(error: AgentError, target: CallTarget) -> Result:
@@ -163,7 +163,7 @@ def result_of_error(error: AgentError, target: CallTarget) -> Result:
     if error.number == TASK_NOT_FOUND:
         acted = not target.repeatable
         message = f"`{target.name}`: the agent `{target.server.name}` no longer knows the task"
-        return Result.failed(
+        return Result.failure(
             Outcome.UNKNOWN_OUTCOME if acted else Outcome.TRANSPORT_ERROR,
             message,
             code="task_not_found",
@@ -173,7 +173,7 @@ def result_of_error(error: AgentError, target: CallTarget) -> Result:
     number = error.number
     outcome, code = _ERRORS.get(number or 0, (Outcome.TOOL_ERROR, "a2a_error"))
     details: dict[str, JSON] = {} if number is None else {"number": number}
-    return Result.failed(outcome, clean_text(error.message) or code, code=code, details=details)
+    return Result.failure(outcome, clean_text(error.message) or code, code=code, details=details)
 
 
 def result_of_failure(failure: ExchangeFailure, target: CallTarget, *, begun: bool) -> Result:

@@ -80,7 +80,7 @@ class ServerUnavailable(ServerDown):
     @property
     def result(self) -> Result:
         """The result of a call to this server."""
-        return Result.failed(
+        return Result.failure(
             self.outcome,
             _with_hint(self.message, self.hint),
             code=self.code,
@@ -185,7 +185,7 @@ def result_of_lost_connection(target: CallTarget, error: ConnectionLoss) -> Resu
     if acted and outcome is Outcome.UNKNOWN_OUTCOME:
         message += "; the call was sent, so it may have acted"
     lasting = acted or code in _LASTING or outcome is Outcome.LIMIT_EXCEEDED
-    return Result.failed(
+    return Result.failure(
         outcome,
         message,
         code=code or ("server_down" if outcome is Outcome.UNAVAILABLE else None),
@@ -238,7 +238,7 @@ def result_of_silence(target: CallTarget) -> Result:
     """The result of a call that was cancelled at the idle timeout."""
     time = format_duration(target.server.idle_timeout)
     acted = not target.repeatable
-    return Result.failed(
+    return Result.failure(
         Outcome.TIMEOUT,
         f"`{target.name}`: the {target.server.kind} `{target.server.name}` sent nothing for {time}; the call was cancelled",
         code="idle_timeout",
@@ -250,7 +250,7 @@ def result_of_silence(target: CallTarget) -> Result:
 def result_of_invalid_answer(target: CallTarget, why: str, raw: JSON = None) -> Result:
     """The result of a call whose response violates the protocol."""
     # A response, even an invalid one, shows that the server received the call, so the tool may have run.
-    return Result.failed(
+    return Result.failure(
         Outcome.INVALID_RESULT,
         f"`{target.name}`: the {target.server.kind} `{target.server.name}` violated the protocol: {why}",
         code="protocol_violation",
@@ -273,7 +273,7 @@ def result_of_protocol_error(target: CallTarget, error: ProtocolError, known: It
     if error.data is not None and _is_small(error.data):
         details["data"] = error.data
     message = clean_text(error.message) or "the server gave no reason"
-    return Result.failed(
+    return Result.failure(
         Outcome.TOOL_ERROR, message, code=_CODES.get(error.number, "mcp_error"), details=details
     )
 
@@ -293,7 +293,7 @@ def result_of_tool_error(text: str, content: tuple[Content, ...] = (), structure
     details: dict[str, JSON] = {} if number is None else {"number": number}
     if structured is not None:
         details["structured"] = structured
-    return Result.failed(
+    return Result.failure(
         Outcome.TOOL_ERROR,
         clean_text(rest) or "the tool failed without giving a reason",
         code=None if number is None else _CODES.get(number, "mcp_error"),
@@ -307,7 +307,7 @@ def result_of_unknown_tool(target: CallTarget, known: Iterable[str]) -> Result:
     """The result of a call to a tool that the server does not have."""
     near = did_you_mean(target.tool, known)
     message = f"the {target.server.kind} `{target.server.name}` has no tool `{target.tool}`"
-    return Result.failed(
+    return Result.failure(
         Outcome.UNAVAILABLE,
         _with_hint(message, near),
         code="unknown_remote_tool",
@@ -322,7 +322,7 @@ def result_of_filtered_tool(target: CallTarget) -> Result:
         f"the tool `{target.tool}` of the {server.kind} `{server.name}` is excluded by `only` or `except`"
     )
     place = server.place("import")
-    return Result.failed(
+    return Result.failure(
         Outcome.DENIED,
         f"{message} ({place})" if place else message,
         code="filtered",
@@ -332,7 +332,7 @@ def result_of_filtered_tool(target: CallTarget) -> Result:
 
 def result_of_changed_tool(target: CallTarget, why: str) -> Result:
     """The result of a call to a tool that the lock refuses."""
-    return Result.failed(
+    return Result.failure(
         Outcome.DENIED,
         why,
         code="definition_changed",
@@ -350,7 +350,7 @@ def result_of_bad_fixed_arguments(target: CallTarget, names: Collection[str], ta
     """
     faults = [_with_hint(f"`mcp.args` sets `{name}`", did_you_mean(name, taken)) for name in names]
     message = f"the tool `{target.tool}` of the server `{target.server.name}` has no such argument"
-    return Result.failed(
+    return Result.failure(
         Outcome.UNAVAILABLE,
         f"`{target.name}`: {message}: {', '.join(faults)}",
         code="unknown_fixed_argument",
@@ -361,7 +361,7 @@ def result_of_bad_fixed_arguments(target: CallTarget, names: Collection[str], ta
 def result_of_task_only_tool(target: CallTarget) -> Result:
     """The result of a call to a tool that a server runs only as a task (MCP 2025-11-25, tasks)."""
     message = f"the tool `{target.tool}` of the server `{target.server.name}` runs only as a task, which toolcrib does not support"
-    return Result.failed(Outcome.UNAVAILABLE, message, code="task_required", details={"tool": target.tool})
+    return Result.failure(Outcome.UNAVAILABLE, message, code="task_required", details={"tool": target.tool})
 
 
 def append_message(result: Result, more: str) -> Result:

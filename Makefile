@@ -59,7 +59,7 @@ docs: $(VENV)/developing  ## build the documentation site into build/site
 	@$(BIN)/zensical build --clean --strict --config-file build/mkdocs.yml
 
 bench: $(VENV)/developing  ## measure against goals and peers, and write benchmarks/RESULTS.md
-	$(BIN)/python benchmarks/report.py
+	$(BIN)/python benchmarks/report.py $(SECTIONS)
 
 conformance:  ## run the official MCP suite, real servers and real clients
 	@$(PYTHON) conformance/run.py $(CONFORMANCE_OPTIONS)

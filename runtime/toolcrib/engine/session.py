@@ -22,6 +22,7 @@ from toolcrib.core.model import (
     Call,
     CallContext,
     Client,
+    Collection,
     Descriptor,
     Outcome,
     Partial,
@@ -338,7 +339,13 @@ class Session:
         """The store of the session's mocks."""
         from toolcrib.simulation.store import store_of  # noqa: PLC0415 -- few tools keep anything
 
-        return store_of(self)
+        store = store_of(self)
+        store.declared = self._collections
+        return store
+
+    def _collections(self) -> Iterator[Collection]:
+        for tool in self._table.registry.values():
+            yield from tool.fixture.collections.values()
 
     def slot(self, key: str, make: Callable[[], T]) -> T:
         """Return the session's own piece of state for a key; `make` creates it on first use."""

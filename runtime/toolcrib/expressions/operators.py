@@ -337,6 +337,12 @@ class _Reader:
             return result
         if not found[:1].isdigit() and not found.startswith("."):
             raise self.unexpected()
+        # As in Python, where other leading zeros once meant an octal number.
+        if found.isdigit() and found[0] == "0" and found.strip("0"):
+            raise ExpressionError(
+                f"`arith` cannot read `{shortened(self._text)}`: `{shortened(found)}` begins with 0",
+                hint=f"write `{shortened(found.lstrip('0'))}`",
+            )
         self._step()
         return number(found)
 

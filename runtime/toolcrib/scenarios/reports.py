@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from toolcrib.core.model import JSON, Outcome, Result
+from toolcrib.core.model import JSON, Failure, Outcome, Result
 from toolcrib.core.text import canonical, compact, truncate
 from toolcrib.expressions import Rendering
 from toolcrib.loading.scenarios.model import NO_RULES, CallStep, ParallelStep, Scenario
@@ -675,8 +675,24 @@ def _answer_lines(result: Result) -> list[str]:
     named = outcome if code == outcome else f"{outcome} ({code})"
     return [
         f"answered  {named}: {first}",
-        *(f"          {line}" for line in rest),
+        *(f"          {line}" for line in [*rest, *_attempts(result, result.error)]),
     ]
+
+
+_STOPPED_BY = {
+    "budget": "the tool has used up its budget of repetitions",
+    "deadline": "another attempt would begin after the deadline",
+}
+"""Why a temporary failure was not tried again, as `retry` in the details of the error says."""
+
+
+def _attempts(result: Result, error: Failure) -> list[str]:
+    """How often a failed call was attempted, and why not again; nothing for a single attempt that nothing stopped."""
+    made = result.usage.attempts
+    stopped = _STOPPED_BY.get(str(error.details.get("retry")))
+    if made < 2 and stopped is None:
+        return []
+    return [f"{made} attempt{'s' if made != 1 else ''}{f'; {stopped}' if stopped else ''}"]
 
 
 def _step_json(scenario: Scenario, step: StepReport) -> dict[str, Any]:

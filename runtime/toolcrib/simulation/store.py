@@ -8,10 +8,10 @@ were handed out never change.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from toolcrib.core.errors import ExpressionError
+from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Call, Collection, Fixture, Machine
 from toolcrib.core.protocols import CallSession
 from toolcrib.expressions import copy_value
@@ -73,13 +73,15 @@ class Store:
     Attributes:
         version: The current version.
         collections: Id -> collection, for collections that were written.
+        declared: Returns the collections that `rows` finds by their names.
     """
 
-    __slots__ = ("_earlier", "collections", "version")
+    __slots__ = ("_earlier", "collections", "declared", "version")
 
     def __init__(self) -> None:
         self.version = FRESH
         self.collections: dict[str, Collection] = {}
+        self.declared: Callable[[], Iterable[Collection]] = self.collections.values
         self._earlier: dict[str, StoreVersion] = {}
 
     def commit(self, version: StoreVersion, written: Mapping[str, Collection]) -> None:
@@ -100,13 +102,33 @@ class Store:
         ids = {each.id for kept in fixture for each in kept.values()}
         return next((self._earlier[known] for known in reversed(self._earlier) if known in ids), None)
 
-    def rows(self, collection: Collection) -> dict[str, JSON]:
-        """A copy of the current rows of a collection (`Descriptor.fixture` has the collections of a tool).
+    def rows(self, collection: Collection | str) -> dict[str, JSON]:
+        """A copy of the current rows of a collection: key -> row.
+
+        Args:
+            collection: Its name, such as `orders`; its id, such as `retail/orders`, where several packs have one of this
+                name; or a collection of `Descriptor.fixture`.
 
         Raises:
-            ExpressionError: The rows cannot be read.
+            ExpressionError: There is no such collection, or several have the name, or the rows cannot be read.
         """
+        if isinstance(collection, str):
+            collection = self._named(collection)
         return {key: copy_value(row) for key, row in self.held(collection).items()}
+
+    def _named(self, name: str) -> Collection:
+        known = {each.id: each for each in self.declared()}
+        found = [each for each in known.values() if name in (each.name, each.id)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = " or ".join(f"`{each.id}`" for each in found)
+            raise ExpressionError(f"several packs have a collection `{name}`", hint=f"write {ids}")
+        names = sorted({each.name for each in known.values()})
+        raise ExpressionError(
+            f"there is no collection `{name}`",
+            hint=did_you_mean(name, names) or (f"the collections are {', '.join(names)}" if names else ""),
+        )
 
     def held(self, collection: Collection) -> Rows:
         """The current rows of a collection, which other sessions may share.

@@ -152,6 +152,8 @@ MEANINGS = [
     ("'10 ** 999' is arithmetic", True),
     ("'10 ** 1000' is arithmetic", False),
     ("'2 ** 99999' is arithmetic", False),
+    ("'02' is arithmetic or '1 + 007' is arithmetic", False),
+    ("'00 + 0.5 + 02.5 + 01e1' is arithmetic", True),
     ("'2 +' is arithmetic or '1/0' is arithmetic or '' is arithmetic", False),
     ("args.city is arithmetic or n is arithmetic or none is arithmetic", False),
     ("'1' is not arithmetic", False),

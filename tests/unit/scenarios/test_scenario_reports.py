@@ -126,6 +126,22 @@ def test_an_error_of_several_lines_keeps_them_under_each_other():
     assert "  answered  tool_error: line one\n            line two\n" in str(report)
 
 
+def test_a_failure_tells_its_attempts_and_what_prevented_another():
+    text = """
+        name: read_later
+        annotations: {read_only: true}
+        timeout: DURATION
+        mock: {result: {}}
+        ---
+        scenario: s
+        faults: [{tool: read_later, inject: disconnect}]
+        steps: [{call: read_later}]
+        """
+    assert "\n            3 attempts\n  outcome " in str(report_of(text.replace("DURATION", "5m")))
+    stopped = "1 attempt; another attempt would begin after the deadline"
+    assert f"\n            {stopped}\n  outcome " in str(report_of(text.replace("DURATION", "10ms")))
+
+
 def test_a_long_answer_is_cut_with_a_word():
     report = report_of(
         f"""

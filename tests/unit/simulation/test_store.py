@@ -175,3 +175,21 @@ def _differing(before: dict, after: dict) -> dict:
         for key in keys
         if key not in before or key not in after or not equal(before[key], after[key])
     }
+
+
+def test_rows_are_found_by_name_or_by_id():
+    store = Store()
+    store.declared = lambda: [ORDERS, ORDERS, OUTBOX]
+    assert store.rows("orders") == store.rows(ORDERS.id) == store.rows(ORDERS) != {}
+    with pytest.raises(ExpressionError, match="there is no collection `oders`") as caught:
+        store.rows("oders")
+    assert caught.value.hint == "did you mean `orders`?"
+    with pytest.raises(ExpressionError, match="there is no collection `x`") as caught:
+        store.rows("x")
+    assert caught.value.hint == "the collections are orders, outbox"
+    other = ORDERS._replace(id="other/orders")
+    store.declared = lambda: [ORDERS, other]
+    with pytest.raises(ExpressionError, match="several packs have a collection `orders`") as caught:
+        store.rows("orders")
+    assert caught.value.hint == f"write `{ORDERS.id}` or `other/orders`"
+    assert store.rows("other/orders") == store.rows(other)

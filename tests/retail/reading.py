@@ -100,9 +100,9 @@ class Retail:
         raise Refusal("Error: user not found")
 
     def find_user_id_by_email(self, email: str) -> str:
-        # As above. Read as: an address is compared exactly, since only names are "compared without case".
+        # As above. The benchmark compares addresses without case, too.
         for user_id, user in self.users.items():
-            if user["email"] == email:
+            if user["email"].lower() == email.lower():
                 return user_id
         raise Refusal("Error: user not found")
 

@@ -32,9 +32,7 @@ RUNNING = pytest.StashKey[set[int]]()
 # an error here, where it cannot.
 KEPT: dict[str, Any] = {} if os.access(ROOT, os.W_OK) else {"database": None}
 settings.register_profile("all", settings(), deadline=None, **KEPT)
-settings.register_profile(
-    "sample", settings(), deadline=None, max_examples=10, stateful_step_count=30, **KEPT
-)
+settings.register_profile("sample", settings(), deadline=None, max_examples=5, stateful_step_count=30, **KEPT)
 
 # Not TOOLCRIB_...: `toolcrib doctor` warns of such a variable if it has no effect.
 EXHAUSTIVE = "EXHAUSTIVE_TESTS"

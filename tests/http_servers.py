@@ -211,12 +211,12 @@ def answered_by(handler: Handler) -> Iterator[Server]:
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     try:
         yield held[0][0]
     finally:
         held[0][1].call_soon_threadsafe(done.set)
-        thread.join(20)
+        thread.join(60)
 
 
 def answering(status: int = 200, headers: Headers = (), body: bytes = b"") -> Handler:

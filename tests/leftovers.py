@@ -81,9 +81,10 @@ def has_children() -> bool:
 def children() -> set[int]:
     """The direct children of this process; empty where the system does not list them."""
     found: set[int] = set()
-    for file in _PROC.glob("self/task/*/children"):
+    tasks = _PROC / "self" / "task"
+    for thread in tasks.iterdir() if tasks.is_dir() else ():
         with suppress(OSError):  # a thread that just ended
-            found.update(map(int, file.read_text().split()))
+            found.update(map(int, (thread / "children").read_text().split()))
     return found
 
 

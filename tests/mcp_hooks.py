@@ -63,5 +63,5 @@ not_a_function = 7
 
 
 async def answer_slowly(question: Any) -> dict[str, Any]:
-    await RealClock().sleep(1.0)
+    await RealClock().sleep(3.0)
     return answer(question)

@@ -21,7 +21,7 @@ def sample(cases: Iterable[T], one_in: int = 2) -> list[T]:
     return list(cases)[:: 1 if THOROUGH else one_in]
 
 
-FEW = 20
+FEW = 10
 """The most examples of a property in a sample; one that asks for no number has half of them (conftest.py)."""
 
 

@@ -41,6 +41,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _trees():
+    """The trees are forgotten after these tests: collections of garbage would visit them again and again."""
+    yield
+    tree_of.cache_clear()
+
+
 def test_no_module_has_a_name_that_says_nothing():
     assert [path for path in MODULES if path.stem.strip("_") in VAGUE] == []
 

@@ -26,6 +26,13 @@ def all_calls() -> dict[str, dict[str, list[ast.Call]]]:
     return found
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _calls():
+    """The calls are forgotten after these tests: collections of garbage would visit them again and again."""
+    yield
+    all_calls.cache_clear()
+
+
 def calls(name: str) -> dict[str, list[ast.Call]]:
     return all_calls().get(name, {})
 

@@ -35,10 +35,10 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in NAMED_TUPLES
 
 
-def own_names(tree: ast.Module) -> set[str]:
+def own_names(nodes: list[ast.AST]) -> set[str]:
     """The names that a module of toolcrib itself defines, on whatever object."""
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -50,8 +50,8 @@ def own_names(tree: ast.Module) -> set[str]:
     return found
 
 
-def private_members(tree: ast.Module, own: set[str], mine: set[str]) -> Iterator[str]:
-    for node in ast.walk(tree):
+def private_members(nodes: list[ast.AST], own: set[str], mine: set[str]) -> Iterator[str]:
+    for node in nodes:
         if (
             isinstance(node, ast.Attribute)
             and is_private(node.attr)
@@ -69,22 +69,24 @@ def private_members(tree: ast.Module, own: set[str], mine: set[str]) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def trees():
+def nodes():
+    """The nodes of each module: to walk through a tree takes longer than to look at its nodes several times."""
     return {
-        path.relative_to(RUNTIME).as_posix(): ast.parse(path.read_text()) for path in RUNTIME.rglob("*.py")
+        path.relative_to(RUNTIME).as_posix(): [*ast.walk(ast.parse(path.read_text()))]
+        for path in RUNTIME.rglob("*.py")
     }
 
 
-def test_private_members_of_other_packages_are_those_that_are_listed(trees):
-    names = {file: own_names(tree) for file, tree in trees.items()}
+def test_private_members_of_other_packages_are_those_that_are_listed(nodes):
+    names = {file: own_names(each) for file, each in nodes.items()}
     # A name of ours is known by where it is stored; `_connection` is both ours and the SDK's.
     own = set().union(*names.values()) - {member for _file, member in PRIVATE}
-    found = {(file, name) for file, tree in trees.items() for name in private_members(tree, own, names[file])}
+    found = {(file, name) for file, each in nodes.items() for name in private_members(each, own, names[file])}
     assert found == PRIVATE
 
 
-def test_nothing_is_stored_on_exceptions_and_no_log_record_is_known_by_its_file(trees):
-    for file, tree in trees.items():
-        for node in ast.walk(tree):
+def test_nothing_is_stored_on_exceptions_and_no_log_record_is_known_by_its_file(nodes):
+    for file, each in nodes.items():
+        for node in each:
             if isinstance(node, ast.Attribute):
                 assert node.attr not in {"__dict__", "pathname"}, f"{file}:{node.lineno}"

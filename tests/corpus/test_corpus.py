@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sampling import sample
 from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.executors.exec import ExecExecutor
@@ -36,7 +37,7 @@ def runtime():
         yield runtime
 
 
-@pytest.mark.parametrize("path", PATHS, ids=[path.name for path in PATHS])
+@pytest.mark.parametrize("path", sample(PATHS, one_in=2), ids=sample([path.name for path in PATHS], one_in=2))
 def test_every_folder_loads_by_itself_without_a_word(path):
     with Runtime.open(path, strict=True, executors=KINDS) as runtime:
         assert runtime.problems == ()
@@ -62,7 +63,9 @@ def played() -> list[Scenario]:
     return [run for scenario in there for run in runs_of(scenario)]
 
 
-@pytest.mark.parametrize("scenario", played(), ids=lambda scenario: scenario.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    "scenario", sample(played(), one_in=3), ids=lambda scenario: scenario.name.replace(" ", "-")
+)
 def test_every_scenario_and_example_passes(scenario, runtime):
     report = asyncio.run(run_scenario(runtime, scenario))
     assert report.passed, str(report)
@@ -77,7 +80,7 @@ def test_a_scenario_gives_the_same_report_every_time(runtime):
     assert reports() == reports()
 
 
-@pytest.mark.parametrize("tool", LOADED.tools, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", sample(LOADED.tools, one_in=3), ids=lambda tool: tool.name)
 def test_every_tool_explains_itself_to_a_model(tool):
     assert len(tool.description) > 20
     assert tool.output_schema is not None or "content" in tool.bindings["mock"]

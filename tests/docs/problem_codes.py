@@ -34,10 +34,12 @@ OUTSIDE = (
 
 def codes_in(package: Path) -> set[str]:
     """The problem codes of a package: whatever its source calls `code`, as far as it is a fixed text."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in sources(package)]
-    constants = dict(pair for tree in trees for pair in constants_of(tree))
-    positions = {name: index for tree in trees for name, index in takers_of(tree)}
-    found = {text(value, constants) for tree in trees for value in given_codes(tree, positions)}
+    nodes = [
+        node for path in sources(package) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    constants = dict(constants_of(nodes))
+    positions = dict(takers_of(nodes))
+    found = {text(value, constants) for value in given_codes(nodes, positions)}
     exceptions = {MissingSecret.code, UnusableSecret.code}
     return {code for code in found - exceptions if code} | {
         ExpressionError.code
@@ -50,9 +52,9 @@ def sources(package: Path) -> list[Path]:
     ]
 
 
-def constants_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Named texts of a module: `NOT_ALLOWED = "expression_not_allowed"`."""
-    for node in ast.walk(tree):
+def constants_of(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Named texts: `NOT_ALLOWED = "expression_not_allowed"`."""
+    for node in nodes:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             for name in targets(node):
@@ -60,18 +62,18 @@ def constants_of(tree: ast.Module) -> Iterator[tuple[str, str]]:
                     yield name.id, value.value
 
 
-def takers_of(tree: ast.Module) -> Iterator[tuple[str, int]]:
+def takers_of(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
     """Functions with a parameter `code`, and which argument that is."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             names = [argument.arg for argument in node.args.args if argument.arg != "self"]
             if "code" in names:
                 yield node.name, names.index("code")
 
 
-def given_codes(tree: ast.Module, positions: dict[str, int]) -> Iterator[ast.expr]:
+def given_codes(nodes: list[ast.AST], positions: dict[str, int]) -> Iterator[ast.expr]:
     """What stands where a code is expected."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call):
             yield from codes_of_call(node, positions)
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.targets import TARGETS
+from sampling import sample
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -21,7 +22,7 @@ INPUTS = [
 ]
 
 
-@pytest.mark.parametrize(("target", "path"), INPUTS)
+@pytest.mark.parametrize(("target", "path"), sample(INPUTS, one_in=3))
 def test_an_input_of_the_corpus_is_read_and_soon(target, path):
     calls = 0
 

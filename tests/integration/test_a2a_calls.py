@@ -26,6 +26,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from a2a_agents import DESCRIPTORS, EXTENSION, card_of, sdk_agent
 from http_servers import raw_answer, serving
+from sampling import sample
 from toolcrib import Outcome, Partial, Progress, Runtime
 from toolcrib.servers.lock import LockedServer, render_lock
 
@@ -571,51 +572,63 @@ async def test_odd_streams_end_with_their_result(tmp_path, answers):
 
 @pytest.mark.parametrize(
     ("answers", "outcome", "code"),
-    [
-        ([([], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
-        ([(["{"], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
-        ([(["[]"], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
-        ([([{"task": 5}], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
-        ([([{}], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
-        ([([WORKING, {"task": task(number="t2")}], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
-        ([([{"task": {**task(), "id": ""}}], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
-        (
-            [(['{"jsonrpc": "2.0", "id": 1, "error": {"code": -32099, "message": "odd"}}'], "ends")],
-            Outcome.TOOL_ERROR,
-            "a2a_error",
-        ),
-        ([raw_answer(503, {}, b"")], Outcome.UNKNOWN_OUTCOME, "http_status"),
-        ([raw_answer(401, {}, b"")], Outcome.TOOL_ERROR, "unauthorized"),
-        (
-            [raw_answer(200, {"Content-Type": "text/html"}, b"<html>")],
-            Outcome.INVALID_RESULT,
-            "protocol_violation",
-        ),
-        ([raw_answer(200, {"Content-Type": "application/json"}, rpc(DONE).encode())], Outcome.OK, ""),
-        (
-            [([{"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}]}}], "ends")],
-            Outcome.INVALID_RESULT,
-            "missing_result",
-        ),
-        (
-            [
-                (
-                    [
-                        {
-                            "message": {
-                                "messageId": "m",
-                                "parts": [{"data": 1}],
-                                "metadata": {"_tool_result": True},
+    sample(
+        [
+            ([([], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
+            ([(["{"], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
+            ([(["[]"], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
+            ([([{"task": 5}], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
+            ([([{}], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
+            (
+                [([WORKING, {"task": task(number="t2")}], "ends")],
+                Outcome.INVALID_RESULT,
+                "protocol_violation",
+            ),
+            ([([{"task": {**task(), "id": ""}}], "ends")], Outcome.INVALID_RESULT, "protocol_violation"),
+            (
+                [(['{"jsonrpc": "2.0", "id": 1, "error": {"code": -32099, "message": "odd"}}'], "ends")],
+                Outcome.TOOL_ERROR,
+                "a2a_error",
+            ),
+            ([raw_answer(503, {}, b"")], Outcome.UNKNOWN_OUTCOME, "http_status"),
+            ([raw_answer(401, {}, b"")], Outcome.TOOL_ERROR, "unauthorized"),
+            (
+                [raw_answer(200, {"Content-Type": "text/html"}, b"<html>")],
+                Outcome.INVALID_RESULT,
+                "protocol_violation",
+            ),
+            ([raw_answer(200, {"Content-Type": "application/json"}, rpc(DONE).encode())], Outcome.OK, ""),
+            (
+                [
+                    (
+                        [{"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}]}}],
+                        "ends",
+                    )
+                ],
+                Outcome.INVALID_RESULT,
+                "missing_result",
+            ),
+            (
+                [
+                    (
+                        [
+                            {
+                                "message": {
+                                    "messageId": "m",
+                                    "parts": [{"data": 1}],
+                                    "metadata": {"_tool_result": True},
+                                }
                             }
-                        }
-                    ],
-                    "ends",
-                )
-            ],
-            Outcome.OK,
-            "",
-        ),
-    ],
+                        ],
+                        "ends",
+                    )
+                ],
+                Outcome.OK,
+                "",
+            ),
+        ],
+        one_in=2,
+    ),
 )
 async def test_odd_answers_have_one_outcome(tmp_path, answers, outcome, code):
     async with serving(Hostile(*answers)) as server, project(tmp_path, server.origin) as tools:

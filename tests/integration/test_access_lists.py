@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from http_servers import answering, answering_json, serving
+from sampling import sample
 from toolcrib import Outcome, Runtime
 from toolcrib.security.access import AccessViolation
 
@@ -253,7 +254,11 @@ async def opened_async(name: str, handled: bool, context: CallContext) -> str:
 """
 
 
-@pytest.mark.parametrize("block", ["", "worker: process"], ids=["in this process", "in a worker"])
+@pytest.mark.parametrize(
+    "block",
+    sample(["", "worker: process"], one_in=3),
+    ids=sample(["in this process", "in a worker"], one_in=3),
+)
 @pytest.mark.parametrize("function", ["opened", "opened_async"])
 @pytest.mark.parametrize("audit", [False, True])
 async def test_a_file_that_the_code_of_a_tool_opens_is_decided_and_recorded(

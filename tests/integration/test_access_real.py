@@ -64,6 +64,7 @@ async def replayed(runtime, tasks):
     return outcomes
 
 
+@pytest.mark.exhaustive
 @pytest.mark.shared_data
 async def test_the_recorded_calls_of_retail(opened, shared_data, monkeypatch):
     monkeypatch.setenv("TAU_RETAIL_DATA", str(shared_data / "tau-retail"))

@@ -8,6 +8,7 @@ import pytest
 
 from aimock import Aimock
 from in_memory import runtime_of
+from sampling import sample
 from toolcrib.provider import Config, Conversation, Event, ProviderMiddleware, Stop
 from toolcrib.provider.models.installed_providers import open_provider
 
@@ -42,7 +43,7 @@ async def turn(loop: ProviderMiddleware, said: Any, *, streaming: bool) -> tuple
 
 @pytest.mark.parametrize("strict", [False, True])
 @pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sample(NAMES, one_in=3))
 async def test_a_conversation_of_two_turns(aimock: Aimock, name: str, streaming: bool, strict: bool) -> None:
     options = {"strict": strict} if name != "anthropic" else {}
     before = len(aimock.journal())

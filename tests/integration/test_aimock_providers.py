@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aimock import Aimock
+from sampling import sample
 from served_models import Waiting
 from toolcrib.core.model import NOTHING, Outcome
 from toolcrib.formats.providers import Declaration
@@ -152,7 +153,7 @@ async def test_thoughts_are_read_and_handed_back(aimock: Aimock, name: str, stre
     assert last.text == "I have thought."
 
 
-@pytest.mark.parametrize("streaming", BOTH)
+@pytest.mark.parametrize("streaming", sample(BOTH, one_in=2))
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("chaos", "code", "retryable"),

@@ -39,7 +39,7 @@ def version_of(runtime: Runtime) -> int | None:
     return versions.pop()
 
 
-@pytest.mark.parametrize("way", sample(WAYS_OF_ARCHIVES))
+@pytest.mark.parametrize("way", sample(WAYS_OF_ARCHIVES, one_in=4))
 def test_each_opening_and_each_reload_has_one_version_whole(folder, way):
     absent, as_folder = WAYS_OF_ARCHIVES[way].absent, way == "a folder in its place and back"
     with Writer(f"archive: {way}", folder) as writer:
@@ -124,6 +124,7 @@ def building(source: Path, target: Path, times: int = 5, **options: object) -> s
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
 
 
+@pytest.mark.exhaustive
 def test_two_processes_that_build_one_archive_leave_it_whole_at_any_time(tmp_path):
     target = tmp_path / "built.zip"
     packs = [write_pack(tmp_path / str(version), version) for version in (1, 2)]

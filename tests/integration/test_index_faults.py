@@ -44,7 +44,7 @@ WAYS = [way for way in ALL_WAYS if not way.startswith(("permission", "settings")
 
 
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("way", sample(WAYS, one_in=6))
+@pytest.mark.parametrize("way", sample(WAYS, one_in=12))
 def test_every_opening_finds_what_is_there(tmp_path, way):
     """While files are written each tool is whole, and when they are, everything is as it is read without an index."""
     base = tmp_path / "base"
@@ -178,8 +178,8 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("edited", [False, True])
-@pytest.mark.parametrize("fault", sample(FAULTS))
+@pytest.mark.parametrize("edited", sample([False, True], one_in=26))
+@pytest.mark.parametrize("fault", sample(FAULTS, one_in=3))
 def test_whatever_becomes_of_the_index_nothing_else_is_found(tmp_path, cache, fault, edited):
     folder = rewriting.lay_out(tmp_path, "deleted and created")
     with without_privileges():
@@ -249,7 +249,7 @@ def test_no_clock_makes_an_edit_pass_unnoticed(tmp_path):
 LIMITS = [0, 1, 100, 4096, 20000]
 
 
-@pytest.mark.parametrize("limit", sample(LIMITS, one_in=4))
+@pytest.mark.parametrize("limit", sample(LIMITS, one_in=8))
 def test_a_full_disk_costs_nothing_but_time(tmp_path, cache, limit):
     folder = rewriting.lay_out(tmp_path, "deleted and created")
     cold = findings(folder, index=False)

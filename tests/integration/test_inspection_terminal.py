@@ -8,6 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from sampling import sample
+
 if sys.platform == "win32":
     pytest.skip("terminals are of another kind there", allow_module_level=True)
 
@@ -31,7 +33,7 @@ async def running(inspection):
     return found
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", sample(["stdio", "http"], one_in=2))
 async def test_a_real_server_is_inspected(transport, tmp_path, state):
     folder = write(tmp_path / "tools", BASICS)
     if transport == "http":

@@ -99,6 +99,7 @@ async def test_a_command_in_the_background_that_ignores_ctrl_c(project):
     assert not find_processes(0, f"TREE={project}")
 
 
+@pytest.mark.exhaustive
 async def test_what_nohup_has_a_command_ignore_does_not_end_it(project):
     process = started(["sh", "-c", 'trap "" HUP; exec "$@"', "sh", *CLI, "call", "s__echo"], project)
     await in_a_call(project)

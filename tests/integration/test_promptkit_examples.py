@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sampling import sample
 from toolcrib.core.model import Outcome
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
@@ -150,7 +151,7 @@ LIVE = {
 }
 
 
-@pytest.mark.parametrize("name", LIVE)
+@pytest.mark.parametrize("name", sample(LIVE, one_in=2))
 async def test_a_live_tool_would_send_what_its_api_takes(name, shared_data):
     arguments, url = LIVE[name]
     async with Runtime.open(shared_data / "promptkit-examples" / "live-http-tools", executors=KINDS) as tools:

@@ -76,7 +76,7 @@ def test_every_tool_is_of_the_pack():
     assert set(documents()) == set(TOOLS)
 
 
-@pytest.mark.parametrize("tool", sample(sorted(TOOLS), one_in=4))
+@pytest.mark.parametrize("tool", sample(sorted(TOOLS), one_in=8))
 async def test_the_tools_as_they_are_are_not_noticed(tool):
     """With free texts as reasons, so that `Error: invalid reason` is met."""
     alone = runtime_over(WORLD, documents()[tool], alone=True)
@@ -94,7 +94,7 @@ async def test_the_cases_hold_beyond_the_schema():
 
 
 @pytest.mark.parametrize(
-    "mutant", [pytest.param(mutant, id=mutant.name) for mutant in sample(mutants(), one_in=6)]
+    "mutant", [pytest.param(mutant, id=mutant.name) for mutant in sample(mutants(), one_in=12)]
 )
 async def test_every_change_of_a_rule_is_noticed(mutant):
     found = await noticed(mutant)

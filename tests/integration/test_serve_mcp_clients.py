@@ -9,6 +9,7 @@ import pytest
 from mcp import Client, MCPError
 
 from http_servers import Head, answering_json, serving
+from sampling import sample
 from serving_mcp import (
     BASICS,
     Standing,
@@ -274,7 +275,7 @@ async def test_a_handshake_connection_has_a_session_of_its_own(tmp_path):
 
 
 @each_way
-@pytest.mark.parametrize("era", ["legacy", "auto"])
+@pytest.mark.parametrize("era", sample(["legacy", "auto"], one_in=2))
 async def test_a_server_is_called_as_its_project_is(way, era, tmp_path):
     write(tmp_path / "descriptors", BASICS)
     (tmp_path / "toolcrib.yaml").write_text("project: shop\ndescription: Sells things.\n")

@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from sampling import sample
 from serving_mcp import (
     BASICS,
     PATIENCE,
@@ -122,7 +123,7 @@ def work() -> str:
 """
 
 
-@pytest.mark.parametrize("worker", ["inline", "thread", "process"])
+@pytest.mark.parametrize("worker", sample(["inline", "thread", "process"], one_in=3))
 async def test_what_a_tool_or_a_child_prints_is_not_taken_for_a_message(worker, tmp_path):
     (tmp_path / "toolcrib.yaml").write_text(
         "project: p\nsources: [descriptors, {python: printing_source}, {python: printing_hook}]\n"
@@ -147,7 +148,7 @@ async def test_what_a_tool_or_a_child_prints_is_not_taken_for_a_message(worker, 
         assert served.said.count(f"{word}\n") >= 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", sample([signal.SIGTERM, signal.SIGINT], one_in=2))
 async def test_calls_over_stdio_end_before_a_signal_does_its_work(number, tmp_path):
     async with process(write(tmp_path, LATER)) as served:
         served.process.stdin.write(line(request("server/discover", number=1)) + line(call("later", 2)))

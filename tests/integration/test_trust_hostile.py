@@ -144,7 +144,7 @@ def test_a_cloned_repository_does_nothing_before_somebody_agrees(verb, canaries)
         assert "Traceback" not in done.stderr, words
 
 
-@pytest.mark.parametrize("verb", sample(["list", "validate", "run", "call", "doctor", "serve"]))
+@pytest.mark.parametrize("verb", sample(["list", "validate", "run", "call", "doctor", "serve"], one_in=6))
 def test_nor_from_a_folder_within_it(verb, canaries):
     for words in sample(COMMANDS[verb], one_in=4):
         if not {"descriptors"} & {*words}:
@@ -162,7 +162,7 @@ def test_nor_from_a_folder_within_it(verb, canaries):
             )
             for kind in ("folder", "archive")
         ],
-        one_in=5,
+        one_in=10,
     ),
 )
 def test_a_pack_from_elsewhere_answers_from_its_mocks_alone(verb, kind, canaries, tmp_path):
@@ -227,7 +227,7 @@ def test_what_is_agreed_to_happens(canaries):
     assert json.loads(done.stdout) == {"from": "outside"}
 
 
-@pytest.mark.parametrize("granted", ["all", "hash"])
+@pytest.mark.parametrize("granted", sample(["all", "hash"], one_in=2))
 def test_the_environment_may_grant_it(granted, canaries):
     told = json.loads(canaries.run("trust", "--dry-run", "--json")[0].stdout)["workspaces"][0]
     assert not told["trusted"]
@@ -238,7 +238,7 @@ def test_the_environment_may_grant_it(granted, canaries):
     assert json.loads(done.stdout) == {"from": "outside"}
 
 
-@pytest.mark.parametrize("value", sample(["yes", "0" * 64, "a", "ALL!", ""]))
+@pytest.mark.parametrize("value", sample(["yes", "0" * 64, "a", "ALL!", ""], one_in=5))
 def test_another_value_grants_nothing(value, canaries):
     done, events = canaries.run("call", "send", TOOLCRIB_TRUST=value)
     assert done.returncode == 15
@@ -290,7 +290,7 @@ CHANGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("change", sample(CHANGES, one_in=5))
+@pytest.mark.parametrize("change", sample(CHANGES, one_in=8))
 def test_a_change_of_a_trusted_project_asks_again(change, canaries):
     put(canaries.top, {"beside.py": "1", "package/__init__.py": "", "package/part.py": "1"})
     changed(canaries.top, "server.py", "open(", "import beside\nfrom package import part\nopen(")
@@ -432,7 +432,8 @@ def test_a_file_that_is_named_with_mcp_is_consent_for_that_run_and_for_that_file
             "damaged",
             "another hash",
             "a link",
-        ]
+        ],
+        one_in=5,
     ),
 )
 def test_a_trust_store_that_is_not_to_be_believed_starts_nothing(harm, canaries, tmp_path):

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from sampling import sample
+
 if sys.platform == "win32":
     pytest.skip("terminals are of another kind there", allow_module_level=True)
 
@@ -109,7 +111,9 @@ def test_characters_that_steer_a_terminal_are_shown(ask, tmp_path):
     assert "\u200b" not in screen
 
 
-@pytest.mark.parametrize(("answer", "outcome"), [("o", "unavailable"), ("n", "untrusted_workspace")])
+@pytest.mark.parametrize(
+    ("answer", "outcome"), sample([("o", "unavailable"), ("n", "untrusted_workspace")], one_in=2)
+)
 def test_a_watch_asks_once_for_the_same(ask, tmp_path, answer, outcome):
     scenario = tmp_path / "project" / "descriptors" / "s.scenario.yaml"
     scenario.write_text("scenario: sends\nsteps: [{call: send}]\n")

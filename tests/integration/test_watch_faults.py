@@ -15,6 +15,7 @@ import pytest
 
 import rewriting
 from rewriting import ALL_WAYS, TOOLS, Writer, version_said
+from sampling import sample
 from toolcrib import Runtime
 
 PATIENCE = 60
@@ -68,7 +69,10 @@ def has(runtime: Runtime, version: int | None) -> Callable[[], bool]:
 @pytest.mark.usefixtures("heard")
 @pytest.mark.parametrize(
     "way",
-    ["truncated and written in pieces", "the whole folder made anew", "released by a link to the folder"],
+    sample(
+        ["truncated and written in pieces", "the whole folder made anew", "released by a link to the folder"],
+        one_in=9,
+    ),
 )
 def test_a_watch_ends_with_the_last_version(tmp_path, way):
     async def main() -> None:
@@ -172,7 +176,7 @@ def held(known: Iterable[threading.Thread] = ()) -> tuple[set[threading.Thread],
 
 
 @pytest.mark.usefixtures("heard")
-@pytest.mark.parametrize("ends", ["closed", "cancelled"])
+@pytest.mark.parametrize("ends", sample(["closed", "cancelled"], one_in=6))
 def test_a_watch_that_ends_leaves_nothing_behind(tmp_path, ends):
     async def watch() -> None:
         follower = Follower()

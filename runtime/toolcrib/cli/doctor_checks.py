@@ -10,7 +10,7 @@ import os
 import platform
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution, entry_points
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -477,14 +477,15 @@ def _lies_in(source: str, file: str) -> bool:
 
 def check_installation(findings: Findings) -> dict[str, Any]:
     """Return the versions of toolcrib, Python and the packages; a missing package is a finding."""
+    requirements = _requirements()
     return {
         "version": toolcrib.__version__,
         "folder": str(Path(toolcrib.__file__).parent),
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
-        "packages": dict(_packages(findings)),
-        "extras": _extras(),
+        "packages": dict(_packages(requirements, findings)),
+        "extras": _extras(requirements),
     }
 
 
@@ -495,9 +496,9 @@ def _requirements() -> list[Requirement]:
         return []
 
 
-def _packages(findings: Findings) -> Iterator[tuple[str, str | None]]:
+def _packages(requirements: Sequence[Requirement], findings: Findings) -> Iterator[tuple[str, str | None]]:
     """Yield the required packages of the core with their installed versions."""
-    for needed in _requirements():
+    for needed in requirements:
         if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
             continue
         version = _version(needed.name)
@@ -516,7 +517,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _extras() -> dict[str, dict[str, str | None]]:
+def _extras(requirements: Sequence[Requirement]) -> dict[str, dict[str, str | None]]:
     """Extra -> package -> installed version."""
     extras: dict[str, dict[str, str | None]] = {}
     try:
@@ -526,7 +527,7 @@ def _extras() -> dict[str, dict[str, str | None]]:
     for name in sorted(names):
         extras[name] = {
             needed.name: _version(needed.name)
-            for needed in _requirements()
+            for needed in requirements
             if needed.marker is not None
             and needed.marker.evaluate({"extra": name})
             and not needed.marker.evaluate({"extra": ""})

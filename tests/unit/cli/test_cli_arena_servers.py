@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from arenas import arena_files, manifest
+from sampling import sample
 from toolcrib.cli import exit_codes
 
 SERVER = str(Path(__file__).parents[2] / "mcp_scripts.py")
@@ -51,7 +52,9 @@ def arena(write):
     return put
 
 
-@pytest.mark.parametrize("path", ["a", "a/config.arena.yaml", "a/scenarios/one.scenario.yaml"])
+@pytest.mark.parametrize(
+    "path", sample(["a", "a/config.arena.yaml", "a/scenarios/one.scenario.yaml"], one_in=3)
+)
 def test_a_direct_run_uses_the_servers(arena, document, path):
     arena()
     (scenario,) = document("run", path, "--json")["scenarios"]
@@ -120,7 +123,7 @@ def test_a_server_that_is_down_is_reported(arena, toolcrib):
 REQUIRED = 'task_type: help\nallowed_tools: ["mcp__fs__*"]\ntool_policy: {tool_choice: required}'
 
 
-@pytest.mark.parametrize("verb", ["run", "validate"])
+@pytest.mark.parametrize("verb", sample(["run", "validate"], one_in=2))
 def test_a_required_choice_is_met_by_the_tools_of_a_server(arena, toolcrib, verb):
     folder = arena()
     (folder / "a/prompts/help.yaml").write_text(manifest("PromptConfig", "help", REQUIRED), encoding="utf-8")

@@ -104,7 +104,7 @@ def test_a_tool_whose_name_holds_a_secret_is_refused_without_telling_it(project,
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    sample(product(["fit", "misfit", "garbage", "failed", "error"], [[], ["--json"], ["-v"]]), 2),
+    sample(product(["fit", "misfit", "garbage", "failed", "error"], [[], ["--json"], ["-v"]]), 4),
 )
 def test_what_a_call_answers_is_masked(project, toolcrib, how, words):
     result = toolcrib("call", "s__good", f"how={how}", *words)

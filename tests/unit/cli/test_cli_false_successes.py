@@ -6,6 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from arenas import arena_files
+from sampling import sample
 from toolcrib.cli import exit_codes
 
 MOCK = """
@@ -73,7 +74,7 @@ def lost(write, trusted):
     )
 
 
-@pytest.mark.parametrize("words", [(), ("--no-index",), ("-j", "2"), ("-k", "lost")])
+@pytest.mark.parametrize("words", sample([(), ("--no-index",), ("-j", "2"), ("-k", "lost")], one_in=3))
 def test_a_scenario_whose_server_is_down_is_listed_and_fails_the_run(words, lost, toolcrib):
     result = toolcrib("run", *words)
     assert result.exit_code == exit_codes.PROBLEMS

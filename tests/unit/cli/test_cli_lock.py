@@ -252,7 +252,7 @@ def test_json_tells_all_of_it(project, toolcrib, document):
     assert (gone["state"], gone["error"]["code"], gone["tools"]) == ("not_asked", "server_down", None)
 
 
-@pytest.mark.parametrize("policy", ["warn", "block"])
+@pytest.mark.parametrize("policy", sample(["warn", "block"], one_in=2))
 def test_a_lock_that_cant_be_used_is_told_and_written_anew_only_when_that_is_asked(policy, project, toolcrib):
     project.more["lock"] = policy
     project.server("time", NOW)

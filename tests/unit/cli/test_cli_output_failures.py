@@ -129,7 +129,7 @@ def test_every_verb_is_asked():
     assert {command.split()[0] for command in COMMANDS} - {"--help", "--version"} == set(VERBS)
 
 
-@pytest.mark.parametrize("command", sample(COMMANDS, 6))
+@pytest.mark.parametrize("command", sample(COMMANDS, 12))
 def test_a_full_disk_is_reported_in_one_line(command, shop):
     done = on_full_disk(*command.split())
     *remarks, last = done.stderr.splitlines(keepends=True)
@@ -138,7 +138,8 @@ def test_a_full_disk_is_reported_in_one_line(command, shop):
 
 
 @pytest.mark.parametrize(
-    "options", [{"env": {"PYTHONUNBUFFERED": "1"}}, {"env": {"_TOOLCRIB_COMPLETE": "bash_source"}}]
+    "options",
+    sample([{"env": {"PYTHONUNBUFFERED": "1"}}, {"env": {"_TOOLCRIB_COMPLETE": "bash_source"}}], one_in=2),
 )
 def test_a_full_disk_is_reported_whatever_the_environment_says(options, shop):
     done = on_full_disk("list", **options)
@@ -165,7 +166,7 @@ def test_what_a_plugin_prints_does_not_depend_on_stdout(plugin):
     assert done.stderr.endswith("not well\nclosed\n")
 
 
-@pytest.mark.parametrize("command", sample(["list", "run", "call echo", "--help"]))
+@pytest.mark.parametrize("command", sample(["list", "run", "call echo", "--help"], one_in=4))
 def test_a_stdout_that_is_closed_is_reported(command, shop):
     words = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-c", MAIN, *command.split()]
     done = subprocess.run(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)

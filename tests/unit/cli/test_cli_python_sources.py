@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from chatting import install
+from sampling import sample
 
 NUMBERS = itertools.count()
 
@@ -71,7 +72,10 @@ def listed(done):
 
 @pytest.mark.parametrize(
     "words",
-    [("list",), ("search", "greet"), ("show", "greet"), ("cost",), ("export", "promptpack"), ("stubs",)],
+    sample(
+        [("list",), ("search", "greet"), ("show", "greet"), ("cost",), ("export", "promptpack"), ("stubs",)],
+        one_in=2,
+    ),
     ids=lambda words: words[0],
 )
 def test_what_only_lists_imports_nothing(words, trusted, module, toolcrib):
@@ -238,7 +242,7 @@ def test_validate_reports_descriptors_whose_functions_cannot_be_used(trusted, mo
     assert "not_bound" not in toolcrib("validate", "--shallow").output
 
 
-@pytest.mark.parametrize("words", [("run",), ("run", "-j", "2")], ids=" ".join)
+@pytest.mark.parametrize("words", sample([("run",), ("run", "-j", "2")], one_in=2), ids=" ".join)
 def test_what_tools_and_their_programs_print_in_a_run_goes_to_stderr(words, trusted, module, toolcrib, capfd):
     printing = "    print('printed in a call')\n    os.system('echo printed by a program')\n    return f"
     code = "import os\n" + CODE.replace("    return f", printing)

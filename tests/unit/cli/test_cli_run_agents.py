@@ -56,6 +56,7 @@ def test_a_failing_one_is_told_in_every_form(talk, write, toolcrib, document, tm
     assert turn["failures"][0]["lines"] == ['expected "b 1", got "a 1"']
 
 
+@pytest.mark.exhaustive
 def test_what_is_told_is_the_same_from_several_processes(talk, write, toolcrib):
     write({"descriptors/bad.scenario.yaml": BAD + "trials: 2\n"})
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sampling import sample
 from toolcrib.cli import exit_codes
 from toolcrib.cli.run_plan import run_on_changes
 from toolcrib.core.errors import ConfigurationError
@@ -206,6 +207,7 @@ def test_in_several_processes_everything_is_told_alike(trip, toolcrib, document)
     assert json.dumps(second) == json.dumps(first)
 
 
+@pytest.mark.exhaustive
 def test_in_several_processes_golden_files_are_written_by_one(trip, toolcrib):
     result = toolcrib("run", "--update", "-j", "2")
     assert result.exit_code == exit_codes.OK
@@ -296,7 +298,7 @@ class Command:
         return self.process.returncode, out, err
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", sample(["1", "2"], one_in=2))
 def test_watch_runs_again_when_files_change_and_ends_with_ctrl_c(trip, tools, jobs):
     command = Command("run", "--watch", "-k", "again", "-j", jobs)
     command.hear("waiting for changes; press Ctrl-C to stop")
@@ -325,7 +327,7 @@ steps: [{call: one}, {call: one}, {call: one}, {call: one}, {call: one}, {call: 
 """
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", sample(["1", "2"], one_in=2))
 def test_ctrl_c_ends_a_run_and_every_process_of_it(tools, write, jobs):
     write({"descriptors/many.yaml": MANY})
     command = Command("run", "-k", "many", "-j", jobs)

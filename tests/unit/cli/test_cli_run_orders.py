@@ -48,6 +48,7 @@ def test_an_order_that_fails_is_told_and_can_be_had_again_alone(race, toolcrib):
     assert "1 failed, 0 scenarios passed" in again.stdout
 
 
+@pytest.mark.exhaustive
 def test_several_processes_run_the_same_orders(race, document):
     def told(*words):
         run = document("run", "-k", "race", "--interleave", "4", "--json", *words)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sampling import sample
+
 HEAVY = {
     "asyncio",
     "click",
@@ -110,7 +112,7 @@ def test_the_version_is_told_before_anything_is_imported():
     assert modules & HEAVY == set()
 
 
-@pytest.mark.parametrize("words", [[], ["--pack", "other"]])
+@pytest.mark.parametrize("words", sample([[], ["--pack", "other"]], one_in=2))
 def test_a_list_is_told_from_the_index_without_anything_that_is_slow(words, indexed):
     imported_by("list", *words)
     out, modules = imported_by("list", *words)
@@ -130,7 +132,7 @@ def test_a_list_that_writes_its_index_again_imports_nothing_that_is_slow(indexed
     assert modules & HEAVY == set()
 
 
-@pytest.mark.parametrize("words", [["text=hi"], ["text=hi", "times:=2", "--json"]])
+@pytest.mark.parametrize("words", sample([["text=hi"], ["text=hi", "times:=2", "--json"]], one_in=2))
 def test_a_call_from_the_index_imports_what_it_needs(words, indexed):
     out, modules = imported_by("call", "plain", *words)
     assert '"said": "hi"' in out

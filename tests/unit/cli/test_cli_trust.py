@@ -179,7 +179,7 @@ KEYWORDS = [("greets", 0), ("sends", DENIED), ("greets or sends", DENIED), ("err
 
 
 # Every third pair has each keyword and each form.
-@pytest.mark.parametrize(("chosen", "form"), sample(product(KEYWORDS, FORMS), 3))
+@pytest.mark.parametrize(("chosen", "form"), sample(product(KEYWORDS, FORMS), 9))
 def test_a_run_of_mocks_alone_needs_no_trust(write, toolcrib, chosen, form):
     keyword, code = chosen
     write({"toolcrib.yaml": SERVED, "descriptors/t.yaml": MOCKED})
@@ -246,7 +246,9 @@ def test_nobody_names_the_command_that_grants(write, toolcrib, words):
     assert "trust grant" not in told
 
 
-@pytest.mark.parametrize("value", ["yes", "1", "abc,def", "true true true-but-no-hash-at-all"])
+@pytest.mark.parametrize(
+    "value", sample(["yes", "1", "abc,def", "true true true-but-no-hash-at-all"], one_in=2)
+)
 def test_a_variable_that_grants_nothing_is_told(write, toolcrib, document, monkeypatch, value):
     write({**PROJECT, "descriptors/s.scenario.yaml": "scenario: sends\nsteps: [{call: send}]\n"})
     said = "TOOLCRIB_TRUST grants nothing: it is neither `all` nor a list of hashes"
@@ -283,7 +285,9 @@ def test_validate_tells_all_of_a_workspace_in_one_problem(write, toolcrib, docum
     assert toolcrib("validate").exit_code == DENIED
 
 
-@pytest.mark.parametrize("words", [("trust",), ("trust", "."), ("trust", "revoke"), ("trust", "revoke", ".")])
+@pytest.mark.parametrize(
+    "words", sample([("trust",), ("trust", "."), ("trust", "revoke"), ("trust", "revoke", ".")], one_in=4)
+)
 def test_in_a_folder_that_is_gone_that_is_said(write, toolcrib, monkeypatch, tmp_path, words):
     write({"gone/x": ""})
     monkeypatch.chdir(tmp_path / "gone")

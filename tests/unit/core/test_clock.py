@@ -150,7 +150,7 @@ def test_a_sleep_of_no_time_lets_others_run_and_moves_nothing():
 def test_hours_take_no_time():
     began = time.perf_counter()
     assert asyncio.run(call(VirtualClock(), *[3600] * 100)) == 360000.0
-    assert time.perf_counter() - began < 10
+    assert time.perf_counter() - began < 60
 
 
 def test_parallel_calls_sleep_side_by_side():

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from exec_tools import call, document, gone, registry_of, run, written
+from sampling import sample
 from toolcrib import Outcome, Runtime
 
 PYTHON = [sys.executable, "-I", "-S", "-u", "-c"]
@@ -92,11 +93,14 @@ def test_an_error_and_a_pending_call_are_outcomes():
 
 @pytest.mark.parametrize(
     ("do", "how"),
-    [
-        ("die", "exited with code 1 before it answered: no more"),
-        ("kill", "was terminated by signal SIGKILL before it answered"),
-        ("deaf", "closed its stdout before it answered"),
-    ],
+    sample(
+        [
+            ("die", "exited with code 1 before it answered: no more"),
+            ("kill", "was terminated by signal SIGKILL before it answered"),
+            ("deaf", "closed its stdout before it answered"),
+        ],
+        one_in=3,
+    ),
 )
 def test_a_call_in_flight_when_the_program_dies_is_unknown_and_the_next_one_starts_it_again(do, how):
     first, lost, second = answers({"n": 1}, {"do": do}, {"n": 2})

@@ -302,7 +302,7 @@ def received(port_wanted, run):
         thread = threading.Thread(target=serve)
         thread.start()
         run(listening.getsockname()[1])
-        thread.join(20)
+        thread.join(60)
         return bytes(got)
 
 

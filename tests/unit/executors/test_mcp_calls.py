@@ -156,11 +156,11 @@ async def test_a_deadline_cancels_at_the_server(server):
 
 
 async def test_a_silent_server_is_given_up_and_one_that_tells_progress_is_not(server):
-    async with Calling(server._replace(idle_timeout=1.0), "slow", "cancelled") as calling:
-        assert (await calling.call("slow", {"steps": 8, "delay": 0.2})).outcome is Outcome.OK
+    async with Calling(server._replace(idle_timeout=3.0), "slow", "cancelled") as calling:
+        assert (await calling.call("slow", {"steps": 16, "delay": 0.2})).outcome is Outcome.OK
         silent = await calling.call("slow", {"delay": 600})
         assert (silent.outcome, silent.error.code) == (Outcome.TIMEOUT, "idle_timeout")
-        assert silent.message == "`slow`: the server `sdk` sent nothing for 1s; the call was cancelled"
+        assert silent.message == "`slow`: the server `sdk` sent nothing for 3s; the call was cancelled"
         await until(calling, lambda count: count["cancelled"] == 1)
 
 

@@ -45,6 +45,7 @@ def test_a_missing_package_of_the_extra_is_told_with_what_to_install():
     assert "pip install 'toolcrib[mcp]'" in message
 
 
+@pytest.mark.exhaustive
 def test_an_sdk_without_a_module_that_is_used_is_told_with_its_version():
     done = called_without("mcp.client.session")
     code, message = done.stdout.rstrip().split("\n", 1)
@@ -88,6 +89,7 @@ def test_an_sdk_without_a_member_that_is_used_starts_no_server_and_is_told_with_
     assert done.stderr == ""
 
 
+@pytest.mark.exhaustive
 def test_what_else_can_not_be_imported_is_a_bug_and_no_missing_extra():
     done = called_without("toolcrib.servers.mcp.connection")
     code, message = done.stdout.split("\n", 1)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import toolcrib
+from sampling import examples
 from toolcrib import (
     ConfigurationError,
     DocumentError,
@@ -94,7 +95,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(policy=st.sampled_from(["shared", "pool", "call"]), actions=ACTIONS, yields=st.integers(0, 2))
 def test_every_instance_is_initialised_once_and_closed_once(policy, actions, yields):
     Ledger.all.clear()

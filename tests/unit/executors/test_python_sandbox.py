@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from exec_tools import NEEDS_BUBBLEWRAP
+from sampling import sample
 from toolcrib import Executors, Outcome, Runtime, parse_registry
 
 MODULE = """
@@ -83,11 +84,14 @@ def call(module, function, arguments, tmp_path, *, block=None, sandbox=None, pro
 
 @pytest.mark.parametrize(
     ("function", "limits", "code"),
-    [
-        ("computes", {"cpu_time": "1s"}, "cpu_time_exceeded"),
-        ("fills", {"written_bytes": "1MiB"}, "written_bytes_exceeded"),
-        ("forks", {"processes": 4}, "processes_exceeded"),
-    ],
+    sample(
+        [
+            ("computes", {"cpu_time": "1s"}, "cpu_time_exceeded"),
+            ("fills", {"written_bytes": "1MiB"}, "written_bytes_exceeded"),
+            ("forks", {"processes": 4}, "processes_exceeded"),
+        ],
+        one_in=3,
+    ),
 )
 def test_limits_end_a_worker_with_all_its_processes(module, tmp_path, function, limits, code):
     result = call(module, function, {}, tmp_path, limits=limits)

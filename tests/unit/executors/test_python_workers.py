@@ -15,6 +15,7 @@ from threading import Thread
 import pytest
 
 import toolcrib
+from sampling import sample
 from toolcrib import Executors, Outcome, Partial, Progress, RealClock, Registry, Runtime, parse_registry
 from toolcrib.core.model import NOTHING, Content
 from toolcrib.core.process_limits import NO_PROCESS_LIMITS
@@ -364,7 +365,9 @@ def test_workers_that_no_call_needs_end_except_one(module):
     assert asyncio.run(calls()) == (True, True)
 
 
-@pytest.mark.parametrize(("call", "why"), [("made", "is a factory"), ("Needy", "needs `database`")])
+@pytest.mark.parametrize(
+    ("call", "why"), sample([("made", "is a factory"), ("Needy", "needs `database`")], one_in=2)
+)
 def test_what_needs_objects_of_the_program_is_refused_in_workers(module, call, why):
     result = run(module, call, more=OPEN)
     assert result.outcome is Outcome.UNAVAILABLE
@@ -649,11 +652,11 @@ def test_a_worker_gets_secrets_only_from_the_runtime(module, monkeypatch, caplog
 
 @pytest.mark.parametrize(
     ("code", "schema", "said"),
-    [
+    sample([
         ("raise ImportError('no driver')", "", 'before it was ready:\nTraceback (most recent call last):\n  File "{file}", line 1, in <module>'),
         ("raise ImportError('no driver')", OPEN, "ImportError: no driver"),
         ("import os; os.write(2, b'bad key hunter22hunter22'); os._exit(7)", OPEN, "exited with code 7 before it was ready:\nbad key ***"),
-    ],
+    ], one_in=2),
 )  # fmt: skip
 def test_a_worker_that_dies_at_import_is_unavailable_with_the_end_of_its_stderr(
     tmp_path, monkeypatch, code, schema, said

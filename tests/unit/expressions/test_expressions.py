@@ -296,22 +296,22 @@ HOSTILE = [
 
 @pytest.mark.parametrize(("case", "source"), HOSTILE, ids=[case for case, _ in HOSTILE])
 def test_a_hostile_template_is_refused_when_it_is_compiled(case, source):
-    began = time.perf_counter()
+    began = time.process_time()
     problems = []
     compile_value({"x": [source]}, NAMES, problems)
     with pytest.raises(ExpressionError) as caught:
         compile_text(source, NAMES)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     assert [problem.pointer for problem in problems] == ["/x/0"]
     assert caught.value.message.startswith("line 2" if case == "D51" else "line 1")
 
 
 def test_d45_two_long_loops_end_with_a_typed_error():
     text = compile_text("{% for a in args.x %}{% for b in args.x %}{% endfor %}{% endfor %}", ["args"])
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ExpressionError, match="10,000 turns"):
         text.render({"args": {"x": list(range(99_999))}})
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
 
 
 def test_d48_an_undefined_name_is_named():

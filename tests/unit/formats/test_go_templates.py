@@ -118,10 +118,10 @@ def test_everything_else_is_refused_with_its_line(template, line, says):
     "piece", ["{{", "{{ ", "{{- ", "{{/*", '{{ "', "{{ `", "{{ (", "{{ .a.", "{{ if ", "{{.x}}", "}} "]
 )
 def test_no_text_takes_long(piece):
-    started = time.perf_counter()
+    started = time.process_time()
     with contextlib.suppress(ExpressionError):
         translate(piece * (16 * 1024 // len(piece)))
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("args", [{}, {"x": None}])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import THOROUGH
 from toolcrib.loading.documents.json_text import without_comments
 
 texts = st.text(st.sampled_from('ab/*"\\,]}é\n\u2028 :'), max_size=8)
@@ -76,5 +77,5 @@ def test_what_is_neither_stays_wrong(text):
 
 def test_a_hostile_text_takes_no_time():
     for piece in ("/*", "//", '"', ",", "/* */", ", ", '"\\'):
-        text = (piece * 300_000).encode()
+        text = (piece * (300_000 if THOROUGH else 60_000)).encode()
         assert len(without_comments(text)) == len(text)

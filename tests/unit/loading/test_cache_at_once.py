@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from kept import write_project
 from sampling import THOROUGH
 
@@ -84,9 +86,10 @@ print("ok")
 """
 
 
+@pytest.mark.exhaustive
 def test_many_may_write_the_same(tmp_path, monkeypatch):
     monkeypatch.chdir(write_project(tmp_path / "project"))
-    asked = [TESTS, str(tmp_path / "index"), "15" if THOROUGH else "4"]
+    asked = [TESTS, str(tmp_path / "index"), "15"]
     processes = [
         subprocess.Popen(
             [sys.executable, "-W", "error", "-c", KEEPER, *asked],

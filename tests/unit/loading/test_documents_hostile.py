@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import THOROUGH
 from toolcrib.loading.documents import document as documents
 from toolcrib.loading.documents.document import parse_documents, parse_json, read_documents
 from toolcrib.loading.documents.positions import PROBLEMS, Problems
@@ -68,9 +69,9 @@ def test_d03_the_limit_of_libyaml_is_reported_as_ours():
 
 
 def test_d02_a_bomb_of_aliases_is_refused_at_once():
-    started = time.perf_counter()
+    started = time.process_time()
     assert codes("a.yaml", nested_references(9, 9)) == {"alias_refused"}
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_d07_words_numbers_and_dates_stay_what_was_written():
@@ -354,7 +355,7 @@ bombs = {
     "long JSON key": '{"' + "k" * 500_000 + '":[' + "1e999," * 40_000 + "1]}",
     "collisions": "".join(f"{i * (2**61 - 1)}: 1\\n" for i in range(24_000)),
 }
-for name, text in bombs.items():
+for name, text in list(bombs.items())[:: int(sys.argv[1])]:
     for source in ("a.yaml", "a.json"):
         started = time.perf_counter()
         documents, problems = parse_documents(source, text)
@@ -371,7 +372,11 @@ print(int(status.partition("VmHWM:")[2].split()[0]) // 1024, "MiB")
 def test_no_text_of_a_mebibyte_crashes_hangs_or_swells():
     """In a process of its own: the scanner of YAML is C, and what kills it kills the process."""
     done = subprocess.run(
-        [sys.executable, "-c", BOMBS], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", BOMBS, "1" if THOROUGH else "4"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     *rows, memory = done.stdout.splitlines()

@@ -176,6 +176,7 @@ def wheel(folder, files):
     return path
 
 
+@pytest.mark.exhaustive
 def test_a_distribution_that_pip_installed(tmp_path, monkeypatch):
     """In a process of its own, as a project would find it; the trap shows whether code was run."""
     built = wheel(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from http_servers import answering, answering_each, answering_raw, raw_answer
 from in_memory import runtime_of
-from sampling import examples
+from sampling import examples, sample
 from served_models import ASKED, EVENT_STREAM, Waiting, events, in_chunks, resetting, said, speaking, text_of
 from toolcrib.core.model import Outcome
 from toolcrib.provider import (
@@ -136,7 +136,7 @@ OVERLOADED: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("begun", [False, True])
-@pytest.mark.parametrize(("name", "overloaded"), OVERLOADED)
+@pytest.mark.parametrize(("name", "overloaded"), sample(OVERLOADED, one_in=2))
 async def test_an_overload_in_the_first_events_is_tried_again(
     name: str, overloaded: Any, begun: bool
 ) -> None:
@@ -216,7 +216,7 @@ LENGTH = b"Content-Length: 1000\r\n\r\n"
         JSON_HEAD + b"Transfer-Encoding: chunked\r\n\r\n",
     ],
 )
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sample(NAMES, one_in=4))
 async def test_a_connection_that_is_lost_after_the_head_is_tried_again(
     name: str, sent: bytes, cut: Any
 ) -> None:
@@ -251,7 +251,7 @@ async def test_a_lost_connection_has_an_error_of_its_own(cut: Any) -> None:
 
 @pytest.mark.parametrize("fails", ["error", "end", "reset"])
 @pytest.mark.parametrize("what", ["text", "thought", "call"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sample(NAMES, one_in=3))
 async def test_after_a_piece_was_delivered_nothing_is_tried_again(name: str, what: str, fails: str) -> None:
     told = {"text": TEXT[name], "thought": THOUGHT[name], "call": CALL[name][0]}[what]
     body = text_of(*PREAMBLE[name], told)
@@ -419,7 +419,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 203, 206, 299])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sample(KINDS, one_in=5))
 @pytest.mark.parametrize("name", NAMES)
 async def test_answers_of_any_type_and_status_of_success_are_read(
     name: str, kind: str | None, status: int
@@ -495,7 +495,7 @@ async def outcome(which: str, chunks: list[bytes], kind: str | None) -> Any:
     return assembler.parts(), assembler.finish, ended, len(server.requests)
 
 
-@pytest.mark.parametrize("which", BYTES)
+@pytest.mark.parametrize("which", sample(BYTES, one_in=3))
 @settings(max_examples=examples(6))
 @given(st.data())
 def test_it_makes_no_difference_where_an_answer_is_cut(which: str, data: st.DataObject) -> None:

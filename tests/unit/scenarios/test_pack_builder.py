@@ -117,7 +117,7 @@ def test_an_archive_reads_as_its_folder_does(laid_out, tmp_path):
     assert again.archive == b""
 
 
-@pytest.mark.parametrize("name", sample(sorted(path.name for path in PACKS.iterdir() if path.is_dir()), 3))
+@pytest.mark.parametrize("name", sample(sorted(path.name for path in PACKS.iterdir() if path.is_dir()), 6))
 def test_the_packs_of_this_repository_travel(name, tmp_path):
     parcel = read(PACKS / name)
     assert parcel.problems == ()

@@ -105,6 +105,7 @@ def test_a_worker_that_dies_while_it_waits_takes_nothing_with_it():
     assert pool.reports[0].passed
 
 
+@pytest.mark.exhaustive
 def test_after_too_many_deaths_the_rest_does_not_run():
     fatal = "scenario: fatal\nrepeat: 7\nsteps: [{call: fatal, args: {code: 3}}]\n"
     reports = in_processes(fatal, jobs=1)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, StringConstraints
 from typing_extensions import TypedDict
 
+from sampling import examples
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.schema.from_types import JsonType, UnreadableValue, UnwritableValue
 from toolcrib.schema.validation import Validator, check_schema
@@ -267,7 +268,7 @@ def test_without_pydantic_the_error_names_the_extra():
     assert done.stdout.split(maxsplit=1) == ["missing_extra", "pip install 'toolcrib[typed]'\n"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_random_types_give_back_their_values(data):
     declared, values = data.draw(TYPES, label="type")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sampling import sample
 from toolcrib.core.errors import DocumentError, ExpressionError
 from toolcrib.core.text import canonical
 from toolcrib.schema.all_of import merge_closely
@@ -251,91 +252,99 @@ LIST = {
 
 @pytest.mark.parametrize(
     "schema",
-    [
-        True,
-        {},
-        {"type": ["string", "null"]},
-        {"type": "string", "minLength": 30, "maxLength": 31},
-        {"type": "string", "maxLength": 3},
-        {"type": "string", "maxLength": 0},
-        {"type": "integer", "minimum": 10**30},
-        {"type": "integer", "maximum": -(10**30)},
-        {"type": "integer", "multipleOf": 7, "minimum": 20},
-        {"type": "integer", "multipleOf": 0.5, "minimum": 1},
-        {"type": "integer", "multipleOf": 1.5},
-        {"type": "integer", "minimum": 0.5, "maximum": 1.5},
-        {"type": "number", "multipleOf": 0.01},
-        {"type": "number", "multipleOf": 1000},
-        {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.001},
-        {"type": "number", "minimum": 1e308},
-        {"type": "number", "minimum": 10**400},
-        {"allOf": [{"multipleOf": 4}, {"multipleOf": 6}], "type": "integer"},
-        {"allOf": [{"multipleOf": 0.2}, {"multipleOf": 0.3}], "type": "number"},
-        {
-            "type": "array",
-            "items": {"type": "integer", "minimum": 0, "maximum": 3},
-            "uniqueItems": True,
-            "minItems": 4,
-        },
-        {"type": "array", "items": {"type": "boolean"}, "uniqueItems": True},
-        {"type": "array", "contains": {"const": 3}, "minContains": 2, "items": {"type": "integer"}},
-        {"type": "array", "contains": {"const": 3}, "maxContains": 1, "minItems": 2},
-        {"type": "array", "contains": {"const": 3}, "minContains": 0},
-        {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "null"}, "maxItems": 2},
-        {"contains": False},
-        TABLE,
-        {**TABLE, "propertyNames": {"pattern": "^[a-z]{3}$"}, "minProperties": 5},
-        {**TABLE, "minProperties": 3, "maxProperties": 3},
-        {
-            "type": "object",
-            "patternProperties": {"^x-[0-9]$": {"type": "string"}},
-            "additionalProperties": False,
-        },
-        {"type": "object", "patternProperties": {"^(?=a)": {}}},
-        {"type": "object", "required": ["free"], "properties": {}},
-        {
-            "type": "object",
-            "required": ["xa"],
-            "patternProperties": {"^x": {"type": "integer"}, "a$": {"minimum": 5}},
-        },
-        {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, "maxProperties": 2, "required": ["c"]},
-        {"type": "object", "properties": {"a": {}, "b": {}}, "not": {"required": ["a"]}},
-        {
-            "type": "object",
-            "properties": {"a": {}, "b": {}},
-            "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
-        },
-        {"type": "object", "properties": {"a": {}}, "dependentRequired": {"a": ["b"]}},
-        {"type": "object", "required": ["a"], "dependentRequired": {"a": ["b"]}},
-        {"type": "object", "properties": {"a": {}}, "dependentSchemas": {"a": {"required": ["z"]}}},
-        {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}},
-        {"type": "string", "not": {"minLength": 3}},
-        {"if": {"type": "integer"}, "then": {"minimum": 5}, "else": {"type": "string"}},
-        {"anyOf": [{"type": "object", "required": ["a"]}, {"type": "array", "minItems": 1}]},
-        {
-            "allOf": [
-                {"properties": {"a": {"type": "integer"}}},
-                {"properties": {"a": {"minimum": 5}, "b": True}},
-            ]
-        },
-        {"allOf": [{"required": ["a"]}, {"required": ["b", "a"]}], "type": "object"},
-        {
-            "allOf": [
-                {"prefixItems": [{"type": "integer"}]},
-                {"prefixItems": [{"minimum": 5}, {"type": "null"}]},
-            ]
-        },
-        {
-            "allOf": [
-                {"type": "string"},
-                {"type": ["string", "null"], "minLength": 2},
-                {"minLength": 4, "maxLength": 9},
-            ]
-        },
-        {"allOf": [True, {"type": "integer"}]},
-        TREE,
-        LIST,
-    ],
+    sample(
+        [
+            True,
+            {},
+            {"type": ["string", "null"]},
+            {"type": "string", "minLength": 30, "maxLength": 31},
+            {"type": "string", "maxLength": 3},
+            {"type": "string", "maxLength": 0},
+            {"type": "integer", "minimum": 10**30},
+            {"type": "integer", "maximum": -(10**30)},
+            {"type": "integer", "multipleOf": 7, "minimum": 20},
+            {"type": "integer", "multipleOf": 0.5, "minimum": 1},
+            {"type": "integer", "multipleOf": 1.5},
+            {"type": "integer", "minimum": 0.5, "maximum": 1.5},
+            {"type": "number", "multipleOf": 0.01},
+            {"type": "number", "multipleOf": 1000},
+            {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.001},
+            {"type": "number", "minimum": 1e308},
+            {"type": "number", "minimum": 10**400},
+            {"allOf": [{"multipleOf": 4}, {"multipleOf": 6}], "type": "integer"},
+            {"allOf": [{"multipleOf": 0.2}, {"multipleOf": 0.3}], "type": "number"},
+            {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0, "maximum": 3},
+                "uniqueItems": True,
+                "minItems": 4,
+            },
+            {"type": "array", "items": {"type": "boolean"}, "uniqueItems": True},
+            {"type": "array", "contains": {"const": 3}, "minContains": 2, "items": {"type": "integer"}},
+            {"type": "array", "contains": {"const": 3}, "maxContains": 1, "minItems": 2},
+            {"type": "array", "contains": {"const": 3}, "minContains": 0},
+            {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "null"}, "maxItems": 2},
+            {"contains": False},
+            TABLE,
+            {**TABLE, "propertyNames": {"pattern": "^[a-z]{3}$"}, "minProperties": 5},
+            {**TABLE, "minProperties": 3, "maxProperties": 3},
+            {
+                "type": "object",
+                "patternProperties": {"^x-[0-9]$": {"type": "string"}},
+                "additionalProperties": False,
+            },
+            {"type": "object", "patternProperties": {"^(?=a)": {}}},
+            {"type": "object", "required": ["free"], "properties": {}},
+            {
+                "type": "object",
+                "required": ["xa"],
+                "patternProperties": {"^x": {"type": "integer"}, "a$": {"minimum": 5}},
+            },
+            {
+                "type": "object",
+                "properties": {"a": {}, "b": {}, "c": {}},
+                "maxProperties": 2,
+                "required": ["c"],
+            },
+            {"type": "object", "properties": {"a": {}, "b": {}}, "not": {"required": ["a"]}},
+            {
+                "type": "object",
+                "properties": {"a": {}, "b": {}},
+                "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+            },
+            {"type": "object", "properties": {"a": {}}, "dependentRequired": {"a": ["b"]}},
+            {"type": "object", "required": ["a"], "dependentRequired": {"a": ["b"]}},
+            {"type": "object", "properties": {"a": {}}, "dependentSchemas": {"a": {"required": ["z"]}}},
+            {"type": "object", "properties": {"a": {"type": "string", "pattern": "(?=x)"}}},
+            {"type": "string", "not": {"minLength": 3}},
+            {"if": {"type": "integer"}, "then": {"minimum": 5}, "else": {"type": "string"}},
+            {"anyOf": [{"type": "object", "required": ["a"]}, {"type": "array", "minItems": 1}]},
+            {
+                "allOf": [
+                    {"properties": {"a": {"type": "integer"}}},
+                    {"properties": {"a": {"minimum": 5}, "b": True}},
+                ]
+            },
+            {"allOf": [{"required": ["a"]}, {"required": ["b", "a"]}], "type": "object"},
+            {
+                "allOf": [
+                    {"prefixItems": [{"type": "integer"}]},
+                    {"prefixItems": [{"minimum": 5}, {"type": "null"}]},
+                ]
+            },
+            {
+                "allOf": [
+                    {"type": "string"},
+                    {"type": ["string", "null"], "minLength": 2},
+                    {"minLength": 4, "maxLength": 9},
+                ]
+            },
+            {"allOf": [True, {"type": "integer"}]},
+            TREE,
+            LIST,
+        ],
+        one_in=3,
+    ),
 )
 @pytest.mark.parametrize("key", [1, 2])
 def test_instances_are_valid(schema, key):
@@ -347,50 +356,53 @@ def test_instances_are_valid(schema, key):
 
 @pytest.mark.parametrize(
     ("schema", "keyword", "pointer"),
-    [
-        (False, "false", ""),
-        ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "false", "/a"),
-        ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "type", ""),
-        ({"type": "string", "minLength": 3, "maxLength": 2}, "minLength", ""),
-        (
-            {"type": "array", "items": {"type": "string", "pattern": "^(?!a)b"}, "minItems": 1},
-            "pattern",
-            "/0",
-        ),
-        ({"type": "string", "pattern": "^a{3}$", "minLength": 5}, "pattern", ""),
-        ({"type": "integer", "minimum": 3, "maximum": 2}, "minimum", ""),
-        ({"type": "integer", "minimum": 3, "maximum": 4, "multipleOf": 7}, "multipleOf", ""),
-        ({"type": "array", "minItems": 3, "maxItems": 2}, "minItems", ""),
-        ({"type": "array", "minItems": 100_000}, "minItems", ""),
-        (
-            {"type": "array", "items": {"type": "null"}, "uniqueItems": True, "minItems": 2},
-            "uniqueItems",
-            "/1",
-        ),
-        ({"type": "string", "not": {}}, "not", ""),
-        (
-            {
-                "type": "object",
-                "properties": {"a~/": {"type": "integer", "not": {"type": "integer"}}},
-                "required": ["a~/"],
-            },
-            "not",
-            "/a~0~1",
-        ),
-        ({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}, "$ref", ""),
-        ({"allOf": [{"allOf": [True] * 70}]}, "$ref", ""),
-        (
-            {
-                "type": "object",
-                "patternProperties": {"^(?=a)b": {}},
-                "minProperties": 1,
-                "additionalProperties": False,
-            },
-            "patternProperties",
-            "",
-        ),
-        ({"type": "object", "propertyNames": False, "minProperties": 1}, "false", ""),
-    ],
+    sample(
+        [
+            (False, "false", ""),
+            ({"type": "object", "properties": {"a": False}, "required": ["a"]}, "false", "/a"),
+            ({"allOf": [{"type": "string"}, {"type": "integer"}]}, "type", ""),
+            ({"type": "string", "minLength": 3, "maxLength": 2}, "minLength", ""),
+            (
+                {"type": "array", "items": {"type": "string", "pattern": "^(?!a)b"}, "minItems": 1},
+                "pattern",
+                "/0",
+            ),
+            ({"type": "string", "pattern": "^a{3}$", "minLength": 5}, "pattern", ""),
+            ({"type": "integer", "minimum": 3, "maximum": 2}, "minimum", ""),
+            ({"type": "integer", "minimum": 3, "maximum": 4, "multipleOf": 7}, "multipleOf", ""),
+            ({"type": "array", "minItems": 3, "maxItems": 2}, "minItems", ""),
+            ({"type": "array", "minItems": 100_000}, "minItems", ""),
+            (
+                {"type": "array", "items": {"type": "null"}, "uniqueItems": True, "minItems": 2},
+                "uniqueItems",
+                "/1",
+            ),
+            ({"type": "string", "not": {}}, "not", ""),
+            (
+                {
+                    "type": "object",
+                    "properties": {"a~/": {"type": "integer", "not": {"type": "integer"}}},
+                    "required": ["a~/"],
+                },
+                "not",
+                "/a~0~1",
+            ),
+            ({"type": "object", "required": ["a"], "properties": {"a": {"$ref": "#"}}}, "$ref", ""),
+            ({"allOf": [{"allOf": [True] * 70}]}, "$ref", ""),
+            (
+                {
+                    "type": "object",
+                    "patternProperties": {"^(?=a)b": {}},
+                    "minProperties": 1,
+                    "additionalProperties": False,
+                },
+                "patternProperties",
+                "",
+            ),
+            ({"type": "object", "propertyNames": False, "minProperties": 1}, "false", ""),
+        ],
+        one_in=2,
+    ),
 )
 def test_where_nothing_can_be_made_the_place_and_the_keyword_are_named(schema, keyword, pointer):
     with pytest.raises(ExpressionError) as caught:

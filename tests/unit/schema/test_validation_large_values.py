@@ -163,7 +163,9 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("schema", "value"), HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize(
+    ("schema", "value"), sample(HOSTILE.values(), one_in=3), ids=sample(HOSTILE, one_in=3)
+)
 def test_at_most_50_violations_are_worked_out_in_one_pass_behind_the_judgement(schema, value):
     validator = Validator(schema)
     assert not validator.judge(value)  # the first pass; it ends at the first violation
@@ -244,7 +246,7 @@ class Drawn:
 
 
 @pytest.mark.parametrize("whole", [2, 5])
-@pytest.mark.parametrize("seed", sample(range(40), 8))
+@pytest.mark.parametrize("seed", sample(range(40), 20))
 def test_the_search_finds_what_is_wrong_and_nothing_else(seed, whole):
     """What is searched member by member, as if it were large, is explained whole beside it."""
     drawn = Drawn(seed)

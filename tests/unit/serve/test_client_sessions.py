@@ -171,7 +171,7 @@ async def test_a_session_ends_in_time_though_it_is_cleaned_up_later():
 
 async def test_the_server_of_a_session_ends_with_it():
     clock = MovedClock()
-    server = scripted("child", scope="session", era="handshake", start_timeout=20.0)
+    server = scripted("child", scope="session", era="handshake", start_timeout=60.0)
     async with Calling(server, "kin", clock=clock) as calling:
         assert engine_of(calling.runtime).keeps_state(calling.runtime.registry["kin"])
         sessions = ClientSessions(calling.runtime, Options(sessions="handle", session_age=60))

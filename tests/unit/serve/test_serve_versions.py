@@ -13,6 +13,7 @@ import sys
 import pytest
 
 import commands
+from sampling import sample
 from serving_mcp import BASICS, ERAS, client, command, process, quiet_sdk, serve, stdio, texts, write
 from toolcrib.core.dependencies import MissingMember, missing_import
 from toolcrib.core.errors import ConfigurationError
@@ -179,16 +180,19 @@ def test_a_uvicorn_that_can_not_be_used_is_refused_with_what_it_lacks(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "member"),
-    [
-        (
-            "import uvicorn.protocols.http.httptools_impl as module\ndel module.HttpToolsProtocol",
-            "cannot serve over MCP: uvicorn {} has no `protocols.http.httptools_impl.HttpToolsProtocol`",
-        ),
-        (
-            "import sys\nsys.modules['uvicorn.protocols.http.httptools_impl'] = None",
-            "cannot serve over MCP: uvicorn {} has no `protocols.http.httptools_impl`",
-        ),
-    ],
+    sample(
+        [
+            (
+                "import uvicorn.protocols.http.httptools_impl as module\ndel module.HttpToolsProtocol",
+                "cannot serve over MCP: uvicorn {} has no `protocols.http.httptools_impl.HttpToolsProtocol`",
+            ),
+            (
+                "import sys\nsys.modules['uvicorn.protocols.http.httptools_impl'] = None",
+                "cannot serve over MCP: uvicorn {} has no `protocols.http.httptools_impl`",
+            ),
+        ],
+        one_in=2,
+    ),
 )
 def test_a_uvicorn_without_its_protocol_is_refused(tmp_path, text, member):
     said = refused(tmp_path, without(tmp_path, text), "--transport", "http", "--port", "0")
@@ -204,6 +208,7 @@ def test_where_the_sdk_hides_connections_no_two_clients_are_served_over_http(tmp
     assert "pip install 'mcp>=" in said
 
 
+@pytest.mark.exhaustive
 async def test_where_the_sdk_hides_connections_the_client_of_stdio_is_served_and_what_it_misses_is_said(
     tmp_path,
 ):
@@ -241,6 +246,7 @@ module.StreamableHTTPSessionManager.__init__ = once
                 assert texts(await one.call_tool("echo", {"text": "a"})) == ["a"]
 
 
+@pytest.mark.exhaustive
 async def test_an_sdk_whose_runner_is_made_differently_answers_through_its_transport(tmp_path):
     text = """
 import mcp.server.runner as module
@@ -263,6 +269,7 @@ module.ServerRunner.__init__ = renamed
                 assert texts(await one.call_tool("echo", {"text": "a"})) == ["a"]
 
 
+@pytest.mark.exhaustive
 def test_an_sdk_without_a_name_that_is_imported_is_refused_with_that_name(tmp_path):
     text = "import mcp.server.subscriptions as module\ndel module.ListenHandler"
     said = refused(tmp_path, without(tmp_path, text))

@@ -9,6 +9,7 @@ import pytest
 import mcp_hooks
 from mcp_calling import Calling, http_server, over_http
 from mcp_sdk_server import FORM, sdk_server
+from sampling import sample
 from toolcrib import Outcome
 from toolcrib.servers.mcp.server_requests import Elicitation
 
@@ -62,11 +63,14 @@ async def test_where_nobody_answers_the_call_says_what_to_write(server):
 
 @pytest.mark.parametrize(
     ("hook", "what"),
-    [
-        ("fail", "failed: LookupError"),
-        ("wrong", "returned neither a mapping of answers nor None"),
-        ("nested", "returned answers that do not fit the form"),
-    ],
+    sample(
+        [
+            ("fail", "failed: LookupError"),
+            ("wrong", "returned neither a mapping of answers nor None"),
+            ("nested", "returned answers that do not fit the form"),
+        ],
+        one_in=3,
+    ),
 )
 async def test_a_hook_that_fails_is_named_and_its_words_are_not(server, hook, what, caplog):
     async with Calling(server._replace(elicitation=f"mcp_hooks:{hook}"), "ask") as calling:
@@ -76,7 +80,9 @@ async def test_a_hook_that_fails_is_named_and_its_words_are_not(server, hook, wh
         assert "s3cret" not in result.message
 
 
-@pytest.mark.parametrize(("hook", "said"), [("model", "1 message, 10 tokens"), ("whole_model", "hello")])
+@pytest.mark.parametrize(
+    ("hook", "said"), sample([("model", "1 message, 10 tokens"), ("whole_model", "hello")], one_in=2)
+)
 async def test_a_hook_answers_the_model_s_part(hook, said):
     async with Calling(sdk_server(era="handshake", sampling=f"mcp_hooks:{hook}"), "sample") as calling:
         assert (await calling.call("sample")).value == said
@@ -108,6 +114,6 @@ async def test_a_hook_that_is_not_there_makes_the_tool_unavailable(path):
 
 
 async def test_a_server_that_waits_for_an_answer_of_ours_is_not_silent(server):
-    slow = server._replace(elicitation="mcp_hooks:answer_slowly", idle_timeout=0.5)
+    slow = server._replace(elicitation="mcp_hooks:answer_slowly", idle_timeout=2.0)
     async with Calling(slow, "ask") as calling:
         assert (await calling.call("ask")).outcome is Outcome.OK

@@ -8,6 +8,7 @@ import pytest
 
 import mcp_sdk_server
 from mcp_calling import Calling
+from sampling import sample
 from toolcrib import Outcome
 from toolcrib.core.server_config import Server
 
@@ -126,11 +127,11 @@ async def test_what_a_server_returns_to_ask_needs_the_other_era(desk):
 
 @pytest.mark.parametrize(
     ("method", "hook", "value"),
-    [
+    sample([
         ("elicitation/create", {"elicitation": "mcp_hooks:answer"}, {"action": "accept", "content": {"size": "large", "milk": True}}),
         ("sampling/createMessage", {"sampling": "mcp_hooks:model"}, {"model": "hook"}),
         ("roots/list", {"sampling": "mcp_hooks:model"}, {"roots": []}),
-    ],
+    ], one_in=3),
 )  # fmt: skip
 async def test_any_request_that_is_sent_is_answered_where_there_is_a_hook(raw, method, hook, value):
     async with Calling(raw(method, **hook), "ask") as calling:
@@ -140,16 +141,19 @@ async def test_any_request_that_is_sent_is_answered_where_there_is_a_hook(raw, m
 
 @pytest.mark.parametrize(
     ("method", "words", "fields", "end"),
-    [
-        ("elicitation/create", (), {}, HOOK.format("elicitation")),
-        ("sampling/createMessage", (), {}, HOOK.format("sampling")),
-        ("roots/list", (), {}, ""),
-        ("elicitation/create", (), {"era": "modern"}, HOOK.format("elicitation")),
-        ("elicitation/create", (), {"era": "modern", "elicitation": "mcp_hooks:answer"}, ""),
-        ("elicitation/create", ("modern only",), {"elicitation": "mcp_hooks:answer"}, ""),
-        (FASTMCP, (), {}, HOOK.format("elicitation")),
-        (FASTMCP, (), {"era": "modern", "elicitation": "mcp_hooks:answer"}, ""),
-    ],
+    sample(
+        [
+            ("elicitation/create", (), {}, HOOK.format("elicitation")),
+            ("sampling/createMessage", (), {}, HOOK.format("sampling")),
+            ("roots/list", (), {}, ""),
+            ("elicitation/create", (), {"era": "modern"}, HOOK.format("elicitation")),
+            ("elicitation/create", (), {"era": "modern", "elicitation": "mcp_hooks:answer"}, ""),
+            ("elicitation/create", ("modern only",), {"elicitation": "mcp_hooks:answer"}, ""),
+            (FASTMCP, (), {}, HOOK.format("elicitation")),
+            (FASTMCP, (), {"era": "modern", "elicitation": "mcp_hooks:answer"}, ""),
+        ],
+        one_in=3,
+    ),
 )
 async def test_a_request_that_the_era_does_not_have_is_explained(raw, method, words, fields, end):
     async with Calling(raw(method, *words, **fields), "ask") as calling:
@@ -158,7 +162,9 @@ async def test_a_request_that_the_era_does_not_have_is_explained(raw, method, wo
         assert result.message.endswith(f"; {ERA}{end}{PLACE}")
 
 
-@pytest.mark.parametrize("fields", [{"era": "handshake"}, {"elicitation": "mcp_hooks:answer"}])
+@pytest.mark.parametrize(
+    "fields", sample([{"era": "handshake"}, {"elicitation": "mcp_hooks:answer"}], one_in=2)
+)
 async def test_a_text_that_names_the_newer_result_is_explained(raw, fields):
     async with Calling(raw(GUARD, **fields), "ask") as calling:
         result = await calling.call("ask")

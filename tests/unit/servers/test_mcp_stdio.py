@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from mcp_scripts import scripted
-from sampling import examples
+from sampling import examples, sample
 from toolcrib.core.clock import RealClock
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import MissingSecret, SecretResolver
@@ -281,13 +281,16 @@ async def test_a_line_of_just_sixteen_megabytes_is_not():
 
 @pytest.mark.parametrize(
     ("most", "long", "fits"),
-    [
-        (100_000, 100_000, True),
-        (100_000, 100_001, False),
-        (20_000_000, 20_000_000, True),
-        (1, 65_536, True),
-        (1, 65_537, False),
-    ],
+    sample(
+        [
+            (100_000, 100_000, True),
+            (100_000, 100_001, False),
+            (20_000_000, 20_000_000, True),
+            (1, 65_536, True),
+            (1, 65_537, False),
+        ],
+        one_in=2,
+    ),
 )
 async def test_the_limit_of_a_line_is_that_of_its_call(most, long, fits):
     async with entered("say") as (_, wire):
@@ -389,14 +392,17 @@ def test_before_it_is_entered_nothing_was_said():
 
 @pytest.mark.parametrize(
     ("behaviour", "words"),
-    [
-        ("die=3", "exited with code 3"),  # D77
-        ("die=0", "exited with code 0"),
-        ("kill", "was terminated by signal SIGKILL"),
-        ("half", "exited with code 0 in the middle of a message"),
-        ("hold", "exited with code 3"),
-        ("hush", "closed its output but did not exit"),
-    ],
+    sample(
+        [
+            ("die=3", "exited with code 3"),  # D77
+            ("die=0", "exited with code 0"),
+            ("kill", "was terminated by signal SIGKILL"),
+            ("half", "exited with code 0 in the middle of a message"),
+            ("hold", "exited with code 3"),
+            ("hush", "closed its output but did not exit"),
+        ],
+        one_in=2,
+    ),
 )
 async def test_a_call_under_way_ends_with_the_server(behaviour, words):
     async with entered(behaviour) as (link, wire):

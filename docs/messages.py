@@ -59,16 +59,18 @@ def templates() -> frozenset[str]:
     """Every text in the source of the package that may be a message or a part of one."""
     found = set()
     for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         found |= {
-            text for node in texts_in(tree) if id(node) not in documentation and (text := template_of(node))
+            text
+            for node in texts_in(ast.parse(path.read_text(encoding="utf-8")))
+            if (text := template_of(node))
         }
     return frozenset(found)
 
 
 def texts_in(tree: ast.AST) -> Iterator[ast.expr]:
-    """The texts of a module, f-strings as a whole."""
+    """The texts of a module, f-strings as a whole, without those that are documentation."""
+    if isinstance(tree, ast.Expr) and isinstance(tree.value, ast.Constant):
+        return
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.JoinedStr):
             yield node

@@ -88,8 +88,10 @@ here="$(dirname "$0")"
 case "$1 $2" in
   "install toolcrib["* | "install opentelemetry-sdk" | "install pytest") exit 0 ;;
   "install ./"*)
-    cd "$2" && PYTHONPATH="$here/../backend" "$here/python" -m hatchling build --target wheel --directory built &&
-      "$here/python" -m zipfile --extract built/*.whl "PACKAGES" && rm -r built
+    cd "$2" || exit
+    export PYTHONPATH="$here/../backend"
+    said="$("$here/python" -m hatchling build --target wheel --directory built 2>&1)" || { echo "$said"; exit 1; }
+    "$here/python" -m zipfile --extract built/*.whl "PACKAGES" && rm -r built
     exit ;;
 esac
 exec "$here/python" -m pip "$@"

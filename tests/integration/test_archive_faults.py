@@ -144,6 +144,7 @@ def test_two_processes_that_build_one_archive_leave_it_whole_at_any_time(tmp_pat
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1", "2", "built.zip"]
 
 
+@pytest.mark.exhaustive
 def test_a_full_disk_leaves_the_archive_that_was_there(tmp_path):
     target = tmp_path / "built.zip"
     target.write_bytes(before := archive_of(0))

@@ -22,7 +22,7 @@ from sampling import THOROUGH
 from toolcrib import Executors, Outcome, RealClock, Registry, Runtime
 from toolcrib.core.process_tree import children_of
 
-AT_ONCE = 10
+AT_ONCE = 10 if THOROUGH else 3
 """Calls at once, and the places that there are for them: a place that is not given back fails the next round."""
 
 ROUNDS = 1000 // AT_ONCE if THOROUGH else 2

@@ -491,6 +491,7 @@ def test_our_own_dialler_is_cancelled_in_the_middle_of_a_connection():
     assert open_files() == before
 
 
+@pytest.mark.exhaustive
 def test_a_thousand_cancelled_connects_leave_nothing():
     async def main():
         async with canary("127.0.0.1") as bird:

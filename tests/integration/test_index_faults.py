@@ -44,7 +44,7 @@ WAYS = [way for way in ALL_WAYS if not way.startswith(("permission", "settings")
 
 
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("way", sample(WAYS, one_in=12))
+@pytest.mark.parametrize("way", sample(WAYS, one_in=24))
 def test_every_opening_finds_what_is_there(tmp_path, way):
     """While files are written each tool is whole, and when they are, everything is as it is read without an index."""
     base = tmp_path / "base"
@@ -74,6 +74,7 @@ def test_every_opening_finds_what_is_there(tmp_path, way):
         assert all(opener.recalls() for opener in openers)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("way", sample((way for way in ALL_WAYS if way.startswith("settings")), one_in=4))
 def test_every_opening_has_the_settings_that_are_there(tmp_path, way):
@@ -205,7 +206,7 @@ HARMED = {
 
 
 @pytest.mark.parametrize(
-    "harm", sample((pytest.param(harm, id=name) for name, harm in HARMED.items()), one_in=4)
+    "harm", sample((pytest.param(harm, id=name) for name, harm in HARMED.items()), one_in=8)
 )
 def test_a_list_over_random_bytes_is_the_list_and_writes_the_index_anew(tmp_path, cache, harm):
     folder = rewriting.lay_out(tmp_path, "deleted and created")
@@ -249,6 +250,7 @@ def test_no_clock_makes_an_edit_pass_unnoticed(tmp_path):
 LIMITS = [0, 1, 100, 4096, 20000]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("limit", sample(LIMITS, one_in=8))
 def test_a_full_disk_costs_nothing_but_time(tmp_path, cache, limit):
     folder = rewriting.lay_out(tmp_path, "deleted and created")

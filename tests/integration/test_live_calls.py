@@ -244,6 +244,7 @@ async def test_the_log_shows_the_exchange_without_secrets(monkeypatch, caplog):
     assert "t0psecret" not in "\n".join(shown)
 
 
+@pytest.mark.exhaustive
 async def test_a_thousand_cancelled_calls_leave_nothing():
     async def silent(_reader, _writer, _head):
         await asyncio.Event().wait()

@@ -89,6 +89,7 @@ async def test_a_command_that_is_told_to_end_ends_them(project, number, code, wo
     assert not find_processes(0, f"TREE={project}")
 
 
+@pytest.mark.exhaustive
 async def test_a_command_in_the_background_that_ignores_ctrl_c(project):
     background = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *CLI, "call", "s__echo"]
     process = started(background, project)

@@ -216,6 +216,7 @@ def test_the_parts_of_a_manifest_come_from_the_arena_folder(shared_data):
     assert len(picture.data) == 4 * -(-len(image) // 3)
 
 
+@pytest.mark.exhaustive
 def test_all_examples_together_name_the_one_duplicate(shared_data):
     with Runtime.open(shared_data / "promptkit-examples", executors=KINDS) as runtime:
         assert len(runtime.registry) == 14

@@ -166,6 +166,7 @@ async def turns(count: int) -> None:
         await asyncio.sleep(0)  # noqa: TID251 -- no time passes
 
 
+@pytest.mark.exhaustive
 def test_calls_end_on_the_version_that_they_began_with(tmp_path):
     async def main() -> None:
         folder = rewriting.lay_out(tmp_path, "written beside and put in place")

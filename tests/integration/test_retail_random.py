@@ -57,6 +57,7 @@ def real(shared_data):
     return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in COLLECTIONS}
 
 
+@pytest.mark.exhaustive
 async def test_every_row_of_the_real_store_is_looked_up(real, shared_data):
     """1,000 orders, 500 users, 50 products; and of each an id that is not there."""
     assert {name: len(rows) for name, rows in real.items()} == {"orders": 1000, "users": 500, "products": 50}

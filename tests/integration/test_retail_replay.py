@@ -40,6 +40,7 @@ async def test_all_recorded_results_and_changed_rows_are_equal(over_published_st
     assert str(report) == "768 of 768 results as recorded; changed rows equal in 500 of 500 tasks"
 
 
+@pytest.mark.exhaustive
 async def test_recorded_rows_are_equal_to_the_byte(over_published_store, published):
     """Also the order of keys, which a model reads; an address stands in the order in which the tool replaces it."""
     lines = (published / "tasks-train.jsonl").read_text(encoding="utf-8").splitlines()

@@ -76,6 +76,7 @@ def add_tool(folder: Path) -> None:
     write(folder, "name: late\nmock: {result: 1}\n", "late.tool.yaml")
 
 
+@pytest.mark.exhaustive
 async def test_more_sockets_than_descriptors_keep_nobody_out_and_no_reload_back(tmp_path):
     tools = write(tmp_path, BASICS)
     async with serve(tools, files=FEW) as served:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from sampling import sample
 from served_sessions import TOKENS, notebook, serving
 from serving_mcp import client, each_way_and_era, json_of, quiet_sdk, request, serve, stdio
 
@@ -45,7 +46,7 @@ async def test_a_key_in_meta_or_in_a_header_names_a_call_of_a_token(tmp_path):
         assert await server.notes(token=ADA) == ["mine"]
 
 
-@pytest.mark.parametrize("key", ["", "k" * 201, "a\nb", 7, None, ["k"]])
+@pytest.mark.parametrize("key", sample(["", "k" * 201, "a\nb", 7, None, ["k"]], one_in=3))
 async def test_an_invalid_key_is_a_protocol_error(tmp_path, key):
     async with serving(notebook(tmp_path)) as server:
         params = {"name": "add_note", "arguments": {"text": "mine"}, "_meta": {KEY: key}}

@@ -33,6 +33,7 @@ async def test_many_clients_with_the_same_numbers(era, served):
     await asyncio.gather(*map(converse, range(CLIENTS)))
 
 
+@pytest.mark.exhaustive
 async def test_many_connections_with_the_same_number(served):
     async def converse(http: httpx.AsyncClient, number: int) -> None:
         for index in range(CALLS):

@@ -80,6 +80,7 @@ def test_a_served_project_that_nobody_trusts_answers_from_its_mocks(canaries):
     assert "start    " in errors
 
 
+@pytest.mark.exhaustive
 def test_once_it_is_trusted_the_next_call_works(canaries):
     """The same server goes on: no restart is needed."""
     answers, deeds, _errors = served(canaries, call(2, "send"), TOOLCRIB_TRUST="all")

@@ -307,6 +307,7 @@ def test_a_change_of_a_trusted_project_asks_again(change, canaries):
         assert "no longer trusted" in done.stdout + done.stderr or "has changed" in done.stderr
 
 
+@pytest.mark.exhaustive
 def test_what_is_not_needed_any_more_asks_nobody(canaries):
     assert canaries.run("trust", "--yes")[0].returncode == 0
     (canaries.top / "descriptors" / "s.scenario.yaml").unlink()
@@ -314,6 +315,7 @@ def test_what_is_not_needed_any_more_asks_nobody(canaries):
     assert "variable CANARY_SECRET" in canaries.deeds(done, events)
 
 
+@pytest.mark.exhaustive
 def test_going_back_to_what_was_agreed_to_asks_nobody(canaries):
     assert canaries.run("trust", "--yes")[0].returncode == 0
     text = (canaries.top / "server.py").read_text()
@@ -332,6 +334,7 @@ def test_a_project_that_was_moved_asks_again(canaries):
     assert canaries.deeds(done, events) == []
 
 
+@pytest.mark.exhaustive
 def test_a_copy_is_another_project(canaries, tmp_path):
     assert canaries.run("trust", "--yes")[0].returncode == 0
     copy = tmp_path / "copy"
@@ -340,6 +343,7 @@ def test_a_copy_is_another_project(canaries, tmp_path):
     assert canaries.deeds(done, events) == []
 
 
+@pytest.mark.exhaustive
 def test_a_link_to_a_trusted_project_is_the_project(canaries, tmp_path):
     assert canaries.run("trust", "--yes")[0].returncode == 0
     link = tmp_path / "link"
@@ -469,6 +473,7 @@ def test_decisions_that_lie_in_the_repository_are_not_believed(canaries, tmp_pat
     assert done.returncode == 15
 
 
+@pytest.mark.exhaustive
 def test_two_processes_that_decide_at_once_are_both_heard(canaries, tmp_path):
     folders = [canaries.top, *(tmp_path / f"other{number}" for number in range(5))]
     for folder in folders[1:]:

@@ -57,6 +57,7 @@ def test_it_answers_and_changes_what_was_recorded(store, tasks):
     assert sum(len(task["calls"]) for task in tasks) == 768
 
 
+@pytest.mark.exhaustive
 def test_random_sessions_reach_every_text_and_every_tool():
     reached: Counter[str] = Counter()
     answered: Counter[str] = Counter()

@@ -114,6 +114,7 @@ def test_what_a_call_answers_is_masked(project, toolcrib, how, words):
     assert (result.exit_code == exit_codes.OK) == (how == "fit")
 
 
+@pytest.mark.exhaustive
 def test_a_rotated_secret_does_not_differ_from_the_lock(project, toolcrib, monkeypatch):
     assert toolcrib("lock").exit_code == exit_codes.OK
     before = (project / "toolcrib.lock").read_text(encoding="utf-8")

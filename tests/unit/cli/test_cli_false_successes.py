@@ -184,7 +184,7 @@ def test_a_run_fails_of_itself_where_something_can_not_be_run(plant, planted, to
     assert plant in {"a server that is down", "a profile that hides all tools"} or document["not_run"]
 
 
-@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("plant", sample(PLANTS, one_in=2))
 @pytest.mark.parametrize("verb", ["run", "validate", "list"])
 def test_no_verb_reports_a_success_that_did_not_happen(plant, verb, planted, toolcrib):
     planted(plant)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sampling import sample
 from toolcrib.cli import exit_codes
 from toolcrib.cli.output import columns_of
 from toolcrib.registry.catalog import Card, flags_of
@@ -120,7 +121,7 @@ def test_paths_are_listed_as_other_verbs_read_them(tools, write, toolcrib, docum
     )
 
 
-@pytest.mark.parametrize("verb", [("list",), ("search", "word"), ("cost",)])
+@pytest.mark.parametrize("verb", sample([("list",), ("search", "word"), ("cost",)], one_in=3))
 def test_an_empty_list_of_a_source_that_is_absent_is_no_success(verb, write, toolcrib):
     write({"toolcrib.yaml": "project: p\nsources: [gone]\n"})
     result = toolcrib(*verb)

@@ -130,6 +130,7 @@ def test_a_change_is_shown_and_not_written_until_it_is_accepted(project, toolcri
     ended(toolcrib("lock", "--check"), exit_codes.OK, "unchanged")
 
 
+@pytest.mark.exhaustive
 def test_a_server_that_is_reached_otherwise_is_not_started_until_that_is_accepted(project, toolcrib):
     project.server("time", NOW)
     toolcrib("lock")
@@ -146,6 +147,7 @@ def test_a_server_that_is_reached_otherwise_is_not_started_until_that_is_accepte
     ended(toolcrib("lock"), exit_codes.OK, "unchanged")
 
 
+@pytest.mark.exhaustive
 def test_a_new_server_is_added_and_one_that_is_named_alone_leaves_the_others(project, toolcrib):
     project.server("time", NOW)
     toolcrib("lock")

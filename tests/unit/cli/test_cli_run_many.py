@@ -214,6 +214,7 @@ def test_in_several_processes_golden_files_are_written_by_one(trip, toolcrib):
     assert sorted(written(trip)) == ["Oslo-1.json", "Oslo-2.json", "Paris-1.json", "Paris-2.json"]
 
 
+@pytest.mark.exhaustive
 def test_in_several_processes_the_first_failure_is_the_same_one(trip, document):
     assert (
         ran(document, "-j", "2", "--fail-fast")

@@ -67,6 +67,7 @@ def test_the_other_forms_have_them_too(shop, toolcrib, document, tmp_path):
     assert WARNING in case.findtext("system-out", "")
 
 
+@pytest.mark.exhaustive
 def test_v_tells_each_run_in_a_line_with_the_beginning_of_its_digest(shop, toolcrib, document):
     digests = [report["digest"] for report in document("run", "-k", "careful", "--json")["scenarios"]]
     assert len(set(digests)) == 2

@@ -507,6 +507,7 @@ def test_approvals_that_a_repository_brings_are_not_used(tmp_path):
 # Races
 
 
+@pytest.mark.exhaustive
 def test_each_of_two_threads_that_answer_and_resume_wins_alone(tmp_path):
     for store in (None, MemoryApprovals()):
         runtime = opened(tmp_path, **({} if store is None else {"approvals": store}))

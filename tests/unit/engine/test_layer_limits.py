@@ -243,6 +243,7 @@ def test_a_timeout_names_the_queue_of_the_origin():
     }
 
 
+@pytest.mark.exhaustive
 def test_a_thousand_cancelled_waiters_leave_nothing():
     script = Script(takes=1)
     runtime = reaching(script, "limits: {concurrency: 2, queue: 2000, origin: {concurrency: 2}}", "")

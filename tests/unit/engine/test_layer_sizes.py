@@ -222,6 +222,7 @@ def test_large_arguments_that_do_not_fit_tell_twenty_violations_and_that_there_a
     assert some.message.endswith("... and 3 more")
 
 
+@pytest.mark.exhaustive
 def test_a_deadline_ends_a_call_whose_large_answer_is_being_judged():
     async def answer(_call):
         return Result.success([1] * 2_000_000)

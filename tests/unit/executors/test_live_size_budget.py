@@ -171,6 +171,7 @@ def nested(levels, items):
     return value
 
 
+@pytest.mark.exhaustive
 def test_a_schema_that_wants_ever_more_is_given_up():
     schema = True
     for levels in range(1, 10):

@@ -77,7 +77,8 @@ def test_an_sdk_without_a_module_that_is_used_is_told_with_its_version():
                 "from mcp.client.session import ClientSession; ClientSession.__init__ = lambda self, read, write: None",
                 "ClientSession(dispatcher=...)",
             ),
-        ]
+        ],
+        one_in=4,
     ),
 )
 def test_an_sdk_without_a_member_that_is_used_starts_no_server_and_is_told_with_its_version(change, member):

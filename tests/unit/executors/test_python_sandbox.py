@@ -136,6 +136,7 @@ def test_a_worker_reads_and_writes_what_it_was_granted(module, tmp_path):
     assert call(module, "writes", {"path": path}, tmp_path, **capable).error.code == "OSError"
 
 
+@pytest.mark.exhaustive
 def test_without_restrictions_or_without_a_sandbox_a_worker_is_an_ordinary_process(module, tmp_path):
     path = str(tmp_path / "data" / "file")
     assert call(module, "reads", {"path": path}, tmp_path).value == "data\n"

@@ -300,6 +300,7 @@ def test_a_runtime_that_is_closed_ends_its_running_workers(module, tmp_path):
     assert asyncio.run(calls()) == (Outcome.CANCELLED, [True, True])
 
 
+@pytest.mark.exhaustive
 def test_workers_are_as_many_as_calls_run_at_once_and_bounded(module):
     async def calls():
         async with tools(tool(module, "pid", f"limits: {{concurrency: 2}}\n{OPEN}")) as runtime:
@@ -339,6 +340,7 @@ def test_a_function_of_a_module_can_be_added(module):
     assert plan.value["plan"] == {"call": f"{module}:pid", "worker": "process"}
 
 
+@pytest.mark.exhaustive
 def test_synchronous_callers_share_a_worker(module):
     with tools(tool(module, "pid", OPEN)) as runtime:
         values = [runtime.call_sync("pid").value for _ in range(2)]
@@ -346,6 +348,7 @@ def test_synchronous_callers_share_a_worker(module):
     assert asyncio.run(gone(values[0][0]))
 
 
+@pytest.mark.exhaustive
 def test_workers_that_no_call_needs_end_except_one(module):
     block = json.dumps({"call": f"{module}:pid", "worker": "process"})
     settings = WorkerSettings(f"{module}:pid", block, "", (), 1 << 20, NO_PROCESS_LIMITS, None, 3)
@@ -383,6 +386,7 @@ def test_a_factory_that_a_program_adds_is_refused_in_workers(module):
     assert [each.code for each in refused.value.problems] == ["not_importable"]
 
 
+@pytest.mark.exhaustive
 def test_messages_larger_than_a_pipe_cross_in_both_directions(module):
     text = "\u00e9\n" * 150_000
     result = run(module, "same", {"text": text}, OPEN)

@@ -35,6 +35,7 @@ async def test_a_cancelled_exchange_closes_its_connection_at_once():
         await server.all_closed()
 
 
+@pytest.mark.exhaustive
 async def test_a_thousand_cancelled_exchanges_leave_nothing():
     async def silent(reader, writer, head):
         if len(head.target) % 2:

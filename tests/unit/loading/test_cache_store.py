@@ -37,6 +37,7 @@ def test_a_file_that_ends_anywhere_is_no_index(shelf):
     assert shelf.recall() is not None
 
 
+@pytest.mark.exhaustive
 def test_a_flipped_bit_anywhere_is_no_index(shelf):
     file, whole = shelf.file(), bytearray(shelf.file().read_bytes())
     for at in [*range(200), *range(200, len(whole), 41)]:
@@ -216,6 +217,7 @@ print(shelf.recall() is None, [*Path(sys.argv[2]).iterdir()])
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no limit of this kind")
 def test_a_full_disk_leaves_nothing_behind(shelf, tmp_path):
     tests = str(Path(__file__).parents[2])

@@ -254,6 +254,7 @@ def test_commas_and_brackets_in_texts_count_for_nothing():
         assert (value, problems) == ([text, [[], {}]], [])
 
 
+@pytest.mark.exhaustive
 def test_a_text_that_is_no_json_is_still_bounded():
     assert told("a.json", '["\\q", ' * 30 + '"\\q",' * 60_000) == ["too_many_nodes 1:249911 "]
 

@@ -422,6 +422,7 @@ FILES = [
 ] + [path for path in sorted((ROOT / "docs").rglob("*.md")) if blocks(path)]
 
 
+@pytest.mark.exhaustive
 def test_there_are_good_documents_of_every_kind():
     good = [each for path in FILES for each in documents(path)]
     assert {kind for kind, _value in good} == {*KINDS}

@@ -102,6 +102,7 @@ def test_each_circle_is_told_once(needs, circles):
     assert all(problem.line and problem.source for problem in problems)
 
 
+@pytest.mark.exhaustive
 def test_a_long_chain_costs_no_stack():
     chain = [pack(f"p{index}", packs={f"p{index + 1}": ">=1"}) for index in range(1500)]
     assert told(*chain, pack("p1500")) == []

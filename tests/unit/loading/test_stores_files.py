@@ -146,6 +146,7 @@ def test_a_few_problems_of_each_file_are_told():
     assert len(wrong("a.csv", "a,b\n" + "1\n" * 50)) == 5
 
 
+@pytest.mark.exhaustive
 def test_large_json_has_no_bound_of_values_and_its_faults_have_lines():
     table = {f"k{index}": {"n": index, "list": [1, 2, 3]} for index in range(20_000)}
     text = json.dumps(table, indent=1)

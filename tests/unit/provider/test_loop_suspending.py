@@ -367,6 +367,7 @@ print(asyncio.run(FolderClaims({folder!r}).claim(["one", "two"])))
 """
 
 
+@pytest.mark.exhaustive
 def test_one_of_two_processes_claims(root: Path, tmp_path: Path):
     program = CLAIMING.format(path=[str(root / "runtime")], folder=str(tmp_path))
     processes = [

@@ -89,6 +89,7 @@ def test_a_worker_that_dies_takes_its_scenario_with_it_and_no_other():
     assert "1 later step did not run" in str(lost[0])
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_dies_while_it_waits_takes_nothing_with_it():
     made, scenarios = documents(GOOD)
     pool = _WorkerPool(made.open, scenarios, update=False)
@@ -128,6 +129,7 @@ def test_documents_that_change_meanwhile_are_an_error():
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.exhaustive
 def test_leaving_early_ends_the_workers():
     made, scenarios = documents(MANY)
     with closing(run_in_processes(made.open, scenarios, jobs=2)) as coming:

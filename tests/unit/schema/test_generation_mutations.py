@@ -126,6 +126,7 @@ def test_a_schema_that_takes_everything_has_no_violations(schema):
     assert Mutations(schema).all == ()
 
 
+@pytest.mark.exhaustive
 def test_a_schema_that_refers_to_itself_has_an_end():
     schema = {
         "$ref": "#/$defs/node",

@@ -112,6 +112,7 @@ def test_a_list_that_is_held_twice_on_each_level_is_refused_before_anybody_walks
         assert (found.keyword, found.expected) == ("size", "at most 4,194,304 values in total")
 
 
+@pytest.mark.exhaustive
 def test_eight_mebibytes_of_numbers_are_not_too_many():
     assert json_violation({"rows": [0] * 4_000_000}) is None
 

@@ -104,6 +104,7 @@ def test_a_link_that_appears_after_the_check_is_not_followed(tree, last):
         access.open("data/sub/b.txt", "read")
 
 
+@pytest.mark.exhaustive
 def test_a_race_between_two_links_never_opens_a_file_outside(tree):
     """A folder and a link to another one take turns under one name, as fast as possible."""
     (tree / "data/turn").mkdir()

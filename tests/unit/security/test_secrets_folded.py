@@ -232,6 +232,7 @@ def test_a_text_is_folded_as_its_characters_are(text):
     assert fold(text.upper()) == fold(text.lower()) == fold(text.swapcase()) == folded
 
 
+@pytest.mark.exhaustive
 def test_case_and_width_of_no_character_matter():
     for code in range(sys.maxunicode + 1):
         character = chr(code)

@@ -224,6 +224,7 @@ async def test_where_the_sdk_hides_connections_the_client_of_stdio_is_served_and
         )
 
 
+@pytest.mark.exhaustive
 async def test_an_sdk_that_chooses_the_form_of_answers_once_is_served_by_event_streams(tmp_path):
     text = """
 import mcp.server.streamable_http_manager as module

@@ -378,6 +378,7 @@ def test_the_order_of_a_list_is_a_difference():
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_difference_between_huge_schemas_ends():
     def huge(bound):
         inner = STRING

@@ -217,6 +217,7 @@ async def test_closing_ends_a_child_that_ignores_sigterm_with_all_that_it_starte
     assert not any(map(is_there, numbers))
 
 
+@pytest.mark.exhaustive
 async def test_five_hundred_calls_at_once_pass_a_bounded_queue():  # D83
     async with Calling(child(), "echo") as calling:
         results = await asyncio.gather(*(calling.call("echo", {"n": n}) for n in range(500)))
@@ -268,6 +269,7 @@ async def test_a_child_that_died_while_nobody_called_costs_no_call():
         assert (await calling.call("echo", {"n": 1})).value == '{"n": 1}'
 
 
+@pytest.mark.exhaustive
 async def test_a_child_that_keeps_dying_is_left_alone_and_nobody_waits():
     clock = VirtualClock()
     async with Calling(child("exit=4"), "echo", clock=clock) as calling:

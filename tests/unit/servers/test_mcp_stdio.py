@@ -434,6 +434,7 @@ async def test_what_was_answered_before_the_end_is_not_lost():
         assert link.ended == "exited with code 4"
 
 
+@pytest.mark.exhaustive
 async def test_what_nobody_takes_waits_in_the_pipe():
     code = (
         "import os\n"

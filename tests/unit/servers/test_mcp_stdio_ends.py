@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
+from commands import python_command
 from mcp_scripts import scripted
 from sampling import sample
 from toolcrib.core.clock import RealClock
@@ -235,6 +235,7 @@ async def test_a_start_that_is_cancelled_leaves_nothing():
         assert find_processes(0, link._child.mark) == []
 
 
+@pytest.mark.exhaustive
 async def test_no_task_no_file_and_no_child_is_left():
     async def once() -> None:
         async with link_to("child", "banner=3") as streams:
@@ -280,9 +281,7 @@ BAD = ("stray", "child", "stay", "ignore-term")
 def run(ending: str, behaviours: tuple[str, ...] = BAD) -> subprocess.CompletedProcess[str]:
     """A run of its own that starts a server and prints its number and those of its children."""
     code = textwrap.dedent(RUN).format(tests=str(TESTS), behaviours=behaviours, ending=ending)
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
+    return subprocess.run(python_command("-c", code), capture_output=True, text=True, check=False, timeout=60)
 
 
 @pytest.mark.parametrize(

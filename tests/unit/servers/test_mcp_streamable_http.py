@@ -437,6 +437,7 @@ async def test_the_limit_of_a_response_is_that_of_its_call(stream, most):
         assert call_trace.trouble.code == "response_too_large"
 
 
+@pytest.mark.exhaustive
 async def test_an_event_may_have_four_megabytes():
     async def large(_reader, writer, head):
         answer = answer_to(head.json)
@@ -447,6 +448,7 @@ async def test_an_event_may_have_four_megabytes():
         assert len(await call(client)) == 16 * 1024 * 1024 - 200
 
 
+@pytest.mark.exhaustive
 async def test_many_events_may_have_more_together():
     async def many(_reader, writer, head):
         writer.write(STREAM)

@@ -83,7 +83,7 @@ def given_codes(nodes: list[ast.AST], positions: dict[str, int]) -> Iterator[ast
 
 def codes_of_call(call: ast.Call, positions: dict[str, int]) -> Iterator[ast.expr]:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name == "failed":  # `Result.failure`: the code of an error, not of a problem
+    if name == "failure":  # `Result.failure`: the code of an error, not of a problem
         return
     yield from (keyword.value for keyword in call.keywords if keyword.arg == "code")
     if len(call.args) > positions.get(name, len(call.args)):

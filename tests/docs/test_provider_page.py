@@ -110,7 +110,7 @@ def test_why_turns_end():
 
 
 def test_codes_of_calls():
-    assert first(section("Call error codes")) == codes("failed", "_denied") | {"not_found"}
+    assert first(section("Call error codes")) == codes("failure", "_denied") | {"not_found"}
 
 
 def test_codes_of_providers():

@@ -45,7 +45,9 @@ def list_tools(words: Sequence[str]) -> int | None:
         found = find_listing(options.get("--pack", []), asked, insists=profile is not None)
         if found is None:
             return None
-        (rows, left), installed = found
+        (rows, left, variables), installed = found
+        if not all(map(os.environ.get, variables)):
+            return None  # Only their descriptors show which tools are unavailable.
         if not all(installed.get(mode, True) for _name, mode, *_rest in rows if mode is not None):
             return None  # Only importing the code of a third-party mode shows whether it works.
         lines = listed_lines(rows, left, lambda mode: mode not in installed, terminal_width())

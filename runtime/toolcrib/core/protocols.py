@@ -268,9 +268,12 @@ class Executor(Protocol):
     - `requirements(descriptor, server)` returns what calls use outside the program
       (`toolcrib.security.requirements.Requirements`): capabilities, hosts, programs, variables. `server` is the server
       that the block names, or None. Without this method, nothing is known.
-    - `lacks(descriptor, base)` returns what this machine lacks to run a tool, such as a program, and how to fix it; empty
-      if it lacks nothing, or if only binding the tool shows it. Lists show such a tool as unavailable. Names of sources
-      are relative to `base`.
+    - `lacks(descriptor, base)` returns what this machine lacks to run a tool, such as a program or a variable, and how to
+      fix it; empty if it lacks nothing, or if only binding the tool shows it. Lists show such a tool as unavailable, also
+      if nobody trusts it yet, so the text must not contain values of variables. Names of sources are relative to `base`.
+    - `required_variables(descriptor, server)` returns the names of the environment variables that must be set so that
+      `lacks` is empty, or None if more than variables decides. `toolcrib list` is answered faster with it. `server` is
+      the server that the block names, or None. Without this method, `lacks` is asked each time.
     - `completes(descriptor)` returns whether the bound tool has a `tool` with further schemas. An open runtime then binds it
       before it lists its tools.
     - `plays_examples(descriptor)` returns whether `toolcrib run` plays the examples of a tool although the mode reaches

@@ -104,6 +104,18 @@ class Server(NamedTuple):
         taken = any(fnmatchcase(tool, glob) for glob in self.only)
         return taken and not any(fnmatchcase(tool, glob) for glob in self.skipped)
 
+    def texts(self) -> dict[str, JSON]:
+        """Return the parts in which `${...}` is looked up, as JSON."""
+        return {
+            "command": self.command,
+            "args": list(self.args),
+            "env": dict(self.env),
+            "cwd": self.cwd,
+            "url": self.url,
+            "headers": dict(self.headers),
+            "auth": self.auth,
+        }
+
     def place(self, key: str = "") -> str:
         """Return `file:line` of a key, or of the server if the key is not set."""
         return self.places.get(key) or self.places.get("", "")

@@ -1843,7 +1843,11 @@ class Engine:
 
     def _lacks(self, tool: Descriptor) -> str:
         """What this machine lacks to run a tool in its mode; empty if nothing is known to be missing."""
-        return "" if tool.mode is None else self.executors.lacks(tool.mode, tool, self.trust.contents.base)
+        if tool.mode is None or not self.executors.checks_machine(tool.mode):
+            return ""
+        # The project decides where programs run, and which servers there are.
+        self._equip(self.executors.get(tool.mode))
+        return self.executors.lacks(tool.mode, tool, self.trust.contents.base)
 
     def environment_check(self) -> Callable[[Card], str]:
         """A function from a card to why the tool cannot run in this environment; empty if it can.
@@ -1859,9 +1863,9 @@ class Engine:
             if card.mode is None or executors.is_contained(card.mode):
                 return ""
             why = check.unmet(card) if card.requires else ""
-            return why or (
-                self._lacks(self.registry[card.name]) if executors.checks_machine(card.mode) else ""
-            )
+            if why or not executors.checks_machine(card.mode):
+                return why
+            return self._lacks(self.registry[card.name])
 
         def why_unable(name: str) -> str:
             card = self.registry.cards.get(name)

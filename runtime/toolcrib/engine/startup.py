@@ -145,8 +145,14 @@ def _listing(stock: LoadedProject, settings: Settings, kinds: Executors) -> List
     except ConfigurationError:
         return None  # a list under this profile reads the documents and reports the error
     cards = registry.query()
-    if any(card.requires or (card.mode is not None and kinds.checks_machine(card.mode)) for card in cards):
-        return None  # the environment decides, which may change without a change of the files
+    variables: set[str] = set()
+    for card in cards:
+        needed: tuple[str, ...] | None = ()
+        if card.mode is not None and kinds.checks_machine(card.mode):
+            needed = kinds.required_variables(card.mode, registry[card.name], stock.servers)
+        if card.requires or needed is None:
+            return None  # the environment decides, which may change without a change of the files
+        variables.update(needed)
     rows = [
         (
             card.name,
@@ -157,7 +163,7 @@ def _listing(stock: LoadedProject, settings: Settings, kinds: Executors) -> List
         )
         for card in cards
     ]
-    return rows, len(registry) - len(cards)
+    return rows, len(registry) - len(cards), sorted(variables)
 
 
 def check_modes(registry: Registry, modes: Mapping[str, str], kinds: Kinds) -> None:

@@ -264,6 +264,28 @@ class Executors:
             return ""
         return lacking
 
+    def required_variables(
+        self, mode: str, tool: Descriptor, servers: Mapping[str, Server] = NOTHING
+    ) -> tuple[str, ...] | None:
+        """The environment variables that must be set so that `lacks` is empty; None if more than variables decides.
+
+        Args:
+            mode: The mode.
+            tool: The tool.
+            servers: The servers that blocks may name.
+        """
+        executor = self.get(mode)
+        said = getattr(executor, "required_variables", None)
+        if said is None or mode not in tool.bindings:
+            return None if hasattr(executor, "lacks") else ()
+        remote = self.remote_of(mode, tool.name, tool.bindings[mode])
+        try:
+            names: tuple[str, ...] | None = said(tool, None if remote is None else servers.get(remote.server))
+        except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
+            self._give_up(mode, f"`required_variables` failed: {_error_text(error)}")
+            return None
+        return names
+
     def may_complete(self, mode: str) -> bool:
         """Whether binding a tool in a mode may complete its schemas."""
         return hasattr(self.get(mode), "completes")

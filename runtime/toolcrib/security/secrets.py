@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
-from toolcrib.core.errors import ExpressionError, Problem, ToolcribError, did_you_mean
-from toolcrib.core.model import JSON
+from toolcrib.core.errors import ExpressionError, NotReady, Problem, ToolcribError, did_you_mean
+from toolcrib.core.model import JSON, Descriptor
 from toolcrib.core.pointers import pointer_step
 from toolcrib.security.redaction import Redactor
 
@@ -26,6 +26,9 @@ __all__ = [
     "Source",
     "UnusableSecret",
     "check_variables",
+    "missing_variables",
+    "not_ready",
+    "required_names",
     "split_variables",
     "unescape_dollars",
     "variables_of",
@@ -234,6 +237,25 @@ class SecretResolver(Redactor):
             self.register(value)
         return value
 
+    def check_present(self, variable: SecretVariable) -> None:
+        """Check that a variable has a value, as far as can be known without reading files and the keyring.
+
+        Raises:
+            MissingSecret: The environment variable is empty or not set, or the file does not exist, and there is no
+                default.
+        """
+        if variable.default is not None:
+            return
+        if variable.source == "env" and not self._environment.get(variable.name):
+            raise self._missing(variable)
+        if variable.source == "file":
+            try:
+                Path(variable.name).expanduser().stat()
+            except (FileNotFoundError, NotADirectoryError):
+                raise self._missing(variable) from None
+            except (OSError, ValueError, RuntimeError):  # as in `_from_file`, which says why
+                return
+
     def fill(self, text: str, *, secret: bool = True, pointer: str = "") -> str:
         """Replace all look-ups of a text without expressions by their values.
 
@@ -303,6 +325,55 @@ class SecretResolver(Redactor):
             message = f"the keyring has no entry `{name}`"
             hint = f"add it with `keyring set {service} {user}`"
         return MissingSecret(variable, message, hint=hint)
+
+
+def missing_variables(
+    value: JSON, pointer: str, check: Callable[[SecretVariable], object], *, known: Collection[str] = ()
+) -> list[MissingSecret]:
+    """The errors of the look-ups in the texts of a valid value at `pointer`, each with its place.
+
+    Args:
+        value: The value.
+        pointer: Its place.
+        check: Raises MissingSecret: `SecretResolver.check_present`, or `look_up`.
+        known: Names that always have a value in the plain form `${NAME}`.
+    """
+    missing: list[MissingSecret] = []
+    for place, variable in variables_of(value, pointer):
+        try:
+            if not _is_known(variable, known):
+                check(variable)
+        except MissingSecret as error:
+            missing.append(error.at(place))
+    return missing
+
+
+def required_names(value: JSON, *, known: Collection[str] = ()) -> tuple[str, ...] | None:
+    """The environment variables that must be set for the texts of a valid value; None if files must exist, too.
+
+    Args:
+        value: The value.
+        known: As for `missing_variables`.
+    """
+    required = [
+        variable for _place, variable in variables_of(value) if not (variable.default is not None or _is_known(variable, known))
+    ]
+    if any(variable.source == "file" for variable in required):
+        return None
+    return tuple(dict.fromkeys(variable.name for variable in required if variable.source == "env"))
+
+
+def _is_known(variable: SecretVariable, known: Collection[str]) -> bool:
+    return variable.name in known and variable.text == f"${{{variable.name}}}"
+
+
+def not_ready(tool: Descriptor, missing: Sequence[MissingSecret]) -> NotReady:
+    """The error of a tool for all of its missing variables, each with its place."""
+    placed = dict.fromkeys(
+        f"{each.message} ({tool.origin.place(each.pointer)})" for each in missing if each.pointer
+    )
+    hints = dict.fromkeys(each.hint for each in missing if each.hint)
+    return NotReady("; ".join(placed) or missing[0].message, code=missing[0].code, hint="; ".join(hints))
 
 
 def _unreadable(variable: SecretVariable, why: str) -> MissingSecret:

@@ -80,6 +80,11 @@ def declared_paths(
     }
 
 
+def literal_paths(written: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The `paths` of a block without those that a variable decides."""
+    return {purpose: [path for path in paths if "$" not in path] for purpose, paths in written.items()}
+
+
 def sandbox_of(
     tool: str,
     world: NetworkEnvironment,

@@ -48,6 +48,22 @@ def test_a_program_that_is_installed_later_makes_its_tool_available(write, toolc
     assert toolcrib("list").stdout == "a  exec\n1 tool: 1 exec\n"
 
 
+def test_a_variable_that_is_set_later_makes_its_tool_available(write, toolcrib, document, monkeypatch):
+    live = "live: {url: 'https://api.example.com/v1', headers: {X-Key: '${LISTED_KEY}'}}"
+    write({"descriptors/a.tool.yaml": f"name: a\n{live}\n"})
+    for _again in range(2):
+        assert "live (unavailable)" in toolcrib("list").stdout
+    assert "`LISTED_KEY` is not set" in document("list", "--json")["tools"][0]["unavailable"]
+    assert "`LISTED_KEY` is not set" in document("search", "a", "--json")["tools"][0]["unavailable"]
+    assert "`LISTED_KEY` is not set" in document("show", "a", "--json")["unavailable"]
+    monkeypatch.setenv("LISTED_KEY", "zq-canary-58")
+    for _again in range(2):
+        assert toolcrib("list").stdout.startswith("a  live  ")
+        assert "unavailable" not in toolcrib("list").stdout
+    monkeypatch.delenv("LISTED_KEY")
+    assert "live (unavailable)" in toolcrib("list").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

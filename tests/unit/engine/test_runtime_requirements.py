@@ -42,20 +42,120 @@ async def test_a_tool_without_its_program_is_unavailable(folder):
         ("{command: [no-such-program, x]}", "`no-such-program`, was not found in PATH"),
         ("{command: [./missing.sh]}", "missing.sh`, does not exist; correct `exec.command`"),
         ("{command: [cat], cwd: gone}", "does not exist; create it, or correct `exec.cwd`"),
-        ("{command: [cat], cwd: '${FOLDER}'}", ""),
+        ("{command: [cat], cwd: '${UNSET_FOLDER}'}", "`UNSET_FOLDER` is not set in the environment ("),
+        ("{command: [cat], cwd: '${SET_FOLDER}'}", ""),
+        ("{command: [cat, '${UNSET_KEY:-none}']}", ""),
+        ("{command: [cat, '${file:/no/such/key}']}", "the file `/no/such/key` is empty or does not exist"),
+        ("{command: [cat], env: {KEY: '${UNSET_KEY}'}}", "a.yaml:3); set it, or write a default"),
+        ("{command: [cat], paths: {read: [data]}}", "/data`, which does not exist; create it, or correct `paths.read`"),
+        ("{command: [cat], paths: {write: ['${SET_FOLDER}/x']}}", ""),
         ("{command: [cat]}", ""),
     ],
 )
-async def test_lists_show_programs_that_are_missing(folder, block, why):
+async def test_lists_show_what_a_program_lacks(folder, monkeypatch, block, why):
+    monkeypatch.setenv("SET_FOLDER", "/zq-private-91")
     place = folder(a=f"name: a\nmode: exec\nexec: {block}\nmock: {{result: 1}}\n")
     async with opened(place) as runtime:
         engine, tool = engine_of(runtime), runtime.registry["a"]
         found = engine.unavailable(tool)
         assert why in found
         assert bool(found) == bool(why)
+        assert "zq-private-91" not in found
         assert engine.environment_check()(runtime.registry.cards["a"]) == found
     async with opened(place, mode="mock") as runtime:
         assert engine_of(runtime).unavailable(runtime.registry["a"]) == ""
+
+
+PROJECT = """
+project: p
+sources: [a.yaml]
+servers: {crm: {command: cat, env: {KEY: '${UNSET_KEY}', HOME: '${userHome}'}}}
+agents: {shop: {url: 'https://agent.example.com/card', headers: {X-Key: '${UNSET_KEY}'}}}
+"""
+"""A server and an agent with a variable that is not set."""
+
+UNSET = "`UNSET_KEY` is not set in the environment"
+
+
+@pytest.mark.parametrize(
+    ("block", "why"),
+    [
+        ("live: {url: 'https://a.example.com/v1', headers: {X-Key: '${UNSET_KEY}'}}", UNSET),
+        ("live: {url: 'https://${UNSET_KEY}.example.com/v1'}", UNSET),
+        ("exec: {command: [cat, '${UNSET_KEY}']}", UNSET),
+        ("exec: {command: [cat], paths: {read: [data]}}", "/data`, which does not exist"),
+        ("python: {call: 'os:getcwd', worker: process, paths: {read: [data]}}", "/data`, which does not exist"),
+        ("python: {call: 'os:getcwd', worker: process, paths: {read: ['${UNSET_KEY}']}}", UNSET),
+        ("mcp: {server: crm}", f"cannot start the server `crm`: {UNSET}"),
+        ("a2a: {agent: shop}", f"cannot contact the agent `shop`: {UNSET}"),
+    ],
+)
+async def test_a_call_gives_the_reason_that_lists_show(folder, monkeypatch, block, why):
+    place = folder(toolcrib=PROJECT, a=f"name: a\n{block}\n")
+    monkeypatch.setenv("OTHER_KEY", "x")
+    async with opened(place, trust=True) as runtime:
+        engine, tool = engine_of(runtime), runtime.registry["a"]
+        found = engine.environment_check()(runtime.registry.cards["a"])
+        assert why in found
+        assert engine.unavailable(tool) == found
+        result = await runtime.call("a")
+        assert (result.outcome, result.message) == (Outcome.UNAVAILABLE, found)
+        (place / "data").mkdir()
+        monkeypatch.setenv("UNSET_KEY", str(place))
+        assert engine.unavailable(tool) == ""
+
+
+async def test_a_list_names_every_variable_that_a_request_lacks(folder):
+    live = "live: {url: 'https://${FIRST_KEY}.example.com/v1', query: {key: '${SECOND_KEY}'}}"
+    async with opened(folder(a=f"name: a\n{live}\n"), trust=True) as runtime:
+        found = engine_of(runtime).unavailable(runtime.registry["a"])
+        assert "`FIRST_KEY` is not set" in found
+        assert "`SECOND_KEY` is not set" in found
+        assert (await runtime.call("a")).message == found
+
+
+@pytest.mark.parametrize(
+    "block", ["exec: {command: [cat]}", "python: {call: 'os:getcwd', worker: process, network: false}"]
+)
+async def test_a_list_shows_that_there_is_no_sandbox(folder, monkeypatch, block):
+    place = folder(toolcrib="project: p\nsources: [a.yaml]\nprofiles: {open: {sandbox: none}}\n", a=f"name: a\n{block}\n")
+    (place / "bin").mkdir()
+    (place / "bin" / "cat").symlink_to("/bin/cat")
+    monkeypatch.setenv("PATH", str(place / "bin"))
+    async with opened(place, trust=True) as runtime:
+        found = engine_of(runtime).unavailable(runtime.registry["a"])
+        assert "bubblewrap (`bwrap`) is not installed" in found
+        assert (await runtime.call("a")).message == found
+    async with opened(place, trust=True, profile="open") as runtime:
+        assert engine_of(runtime).unavailable(runtime.registry["a"]) == ""
+    # Whether the project wants a sandbox counts only once it is trusted.
+    async with opened(place, trust=False, profile="open") as runtime:
+        assert engine_of(runtime).unavailable(runtime.registry["a"]) == ""
+
+
+async def test_a_mode_of_a_program_tells_what_it_lacks(folder):
+    class Robot:
+        block_schema: ClassVar[Any] = {"type": "object"}
+
+        def check(self, _descriptor):
+            return ()
+
+        def lacks(self, descriptor, _base):
+            return descriptor.bindings["robot"]["lacks"]
+
+        def required_variables(self, _descriptor, _server):
+            return 1 / 0
+
+        def bind(self, _descriptor):
+            raise AssertionError("a list binds nothing")
+
+        async def aclose(self):
+            pass
+
+    place = folder(a="name: a\nrobot: {lacks: no arm}\n", b="name: b\nrobot: {lacks: ''}\n")
+    executors = Executors({"robot": Robot})
+    runtime = Runtime.open(str(place), index=False, executors=executors)
+    assert [engine_of(runtime).unavailable(tool) for tool in runtime.registry.values()] == ["no arm", ""]
 
 
 async def test_a_mock_needs_nothing(folder):

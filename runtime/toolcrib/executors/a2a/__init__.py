@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import NotReady, Problem, did_you_mean
@@ -17,6 +18,7 @@ from toolcrib.core.protocols import Remote
 from toolcrib.core.server_config import AGENT_MODE, Catalogue, Server
 from toolcrib.security.redaction import redact_result
 from toolcrib.security.requirements import NO_REQUIREMENTS, Requirements, requirements_of_server
+from toolcrib.security.secrets import missing_variables, required_names
 
 if TYPE_CHECKING:
     from toolcrib.executors.a2a.remote_skill import BoundSkill
@@ -80,6 +82,29 @@ class A2aExecutor:
     def check(self, _descriptor: Descriptor) -> Sequence[Problem]:
         """Nothing: whether the agent exists is checked with the project."""
         return ()
+
+    def lacks(self, descriptor: Descriptor, _base: str) -> str:
+        """Which variables of the agent, or whether the extra `a2a`, is missing; empty if nothing is."""
+        block: Any = descriptor.bindings[AGENT_MODE]
+        agent = None if self.world is None else self.world.servers.get(block["agent"])
+        if self.world is None or agent is None:
+            return ""
+        missing = missing_variables(agent.texts(), "", self.world.secrets.check_present)
+        if not missing and find_spec("a2a") is not None:
+            return ""
+        from toolcrib.servers.a2a.agents import check_ready  # noqa: PLC0415 -- listing tools must start fast
+
+        try:
+            check_ready(agent, self.world.secrets, reads=False)
+        except NotReady as error:
+            return str(error)
+        return ""
+
+    def required_variables(self, _descriptor: Descriptor, server: Server | None) -> tuple[str, ...] | None:
+        """The environment variables that the agent needs; None if it needs files of secrets, or the extra is missing."""
+        if find_spec("a2a") is None:
+            return None
+        return () if server is None else required_names(server.texts())
 
     def bind(self, descriptor: Descriptor) -> BoundSkill:
         """Look the agent up. Nothing is contacted.

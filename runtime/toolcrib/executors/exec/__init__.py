@@ -108,11 +108,11 @@ class ExecExecutor:
 
         return check_block(descriptor)
 
-    def lacks(self, descriptor: Descriptor, base: str) -> str:
-        """Which program or working directory is missing; empty if none is, or if a variable decides which it is."""
-        from toolcrib.executors.exec.command import missing_program  # noqa: PLC0415 -- as above
+    def lacks(self, descriptor: Descriptor, _base: str) -> str:
+        """Which variable, program, folder or granted path, or whether the sandbox, is missing; empty if nothing is known to be."""
+        from toolcrib.executors.exec.command import missing_part  # noqa: PLC0415 -- as above
 
-        return missing_program(descriptor, base)
+        return missing_part(descriptor, self.world or _nothing_special())
 
     def bind(self, descriptor: Descriptor) -> BoundProgram:
         """Compile the block, resolve its variables, and find the program and the sandbox. Nothing is started.

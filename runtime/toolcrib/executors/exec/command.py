@@ -18,9 +18,22 @@ from toolcrib.core.text import compact
 from toolcrib.expressions import Rendering, compile_value
 from toolcrib.expressions.compiler import ArgumentReads
 from toolcrib.schema.validation.violations import UnusableArguments
-from toolcrib.security.secrets import MissingSecret, SecretResolver, SecretVariable, split_variables
+from toolcrib.security.secrets import (
+    MissingSecret,
+    SecretResolver,
+    SecretVariable,
+    missing_variables,
+    not_ready,
+    split_variables,
+)
 from toolcrib.servers.environment import NetworkEnvironment
-from toolcrib.servers.sandbox_grants import declared_paths, folder_of, resolved_path, sandbox_of
+from toolcrib.servers.sandbox_grants import (
+    declared_paths,
+    folder_of,
+    literal_paths,
+    resolved_path,
+    sandbox_of,
+)
 
 MODE: Final = "exec"
 
@@ -379,23 +392,32 @@ def find_program(name: str, cwd: str, path: str, tool: str) -> str:
     return os.path.abspath(program)
 
 
-def missing_program(descriptor: Descriptor, base: str) -> str:
-    """Why the program of a block cannot be found, with a hint; empty if it can, or if a variable decides where it is.
+def missing_part(descriptor: Descriptor, world: NetworkEnvironment) -> str:
+    """What a program lacks on this machine, with a hint: variables, the program, its folder, the sandbox, granted paths.
 
-    Args:
-        descriptor: The descriptor.
-        base: The folder that the names of sources are relative to.
+    Values of variables are not looked at, so a program or path that one decides is not checked.
     """
     block: Any = descriptor.bindings[MODE]
+    written = {key: block[key] for key in ("command", "env", "cwd", "paths") if key in block}
+    missing = missing_variables(written, f"/{MODE}", world.secrets.check_present)
+    if missing:
+        return str(not_ready(descriptor, missing))
     cwd = block.get("cwd", ".")
     path = block.get("env", {}).get("PATH", inherited_environment(os.environ).get("PATH", os.defpath))
     program = block["command"][0]
-    if any("$" in text or "{{" in text for text in (program, cwd, path)):
-        return ""
+    base = world.trust.contents.base
     try:
-        find_program(program, os.path.join(folder_of(descriptor, MODE, base), cwd), path, descriptor.name)
+        if not any("$" in text or "{{" in text for text in (program, cwd, path)):
+            folder = os.path.join(folder_of(descriptor, MODE, base), cwd)
+            find_program(program, folder, path, descriptor.name)
+        # Whether the project wants a sandbox is known only if its settings are trusted.
+        if world.trust.trusts_settings():
+            paths = declared_paths(
+                descriptor, literal_paths(block.get("paths", {})), MODE, base, world.secrets
+            )
+            sandbox_of(descriptor.name, world, read=paths["read"], write=paths["write"])
     except NotReady as error:
-        return f"{error.message}; {error.hint}"
+        return str(error)
     return ""
 
 

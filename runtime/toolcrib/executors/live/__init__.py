@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.errors import DocumentError, NotReady, Problem
+from toolcrib.core.errors import DocumentError, Problem
 from toolcrib.core.model import JSON, NOTHING, Descriptor, Schema
 from toolcrib.executors.live.bound_tool import BoundLive, CompiledBlock
 from toolcrib.executors.live.cross_checks import check_unused_keys
@@ -18,7 +18,13 @@ from toolcrib.http import open_client
 from toolcrib.http.auth import TokenCache, compile_auth
 from toolcrib.http.auth import auth_schema as auth_schema
 from toolcrib.security.requirements import Requirements, requirements_of_http
-from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
+from toolcrib.security.secrets import (
+    MissingSecret,
+    SecretResolver,
+    missing_variables,
+    not_ready,
+    required_names,
+)
 from toolcrib.security.trust import Workspace
 from toolcrib.security.trust_needs import Need, needs_of_http
 from toolcrib.servers.environment import NetworkEnvironment
@@ -113,6 +119,16 @@ class LiveExecutor:
         _compiled(descriptor, problems, None, self._tokens)
         return [*problems, *check_unused_keys(descriptor)]
 
+    def lacks(self, descriptor: Descriptor, _base: str) -> str:
+        """Which variables of the request are missing; empty if none is."""
+        secrets = (self.world or _nothing_special()).secrets
+        missing = missing_variables(_looked_up(descriptor), "/live", secrets.check_present)
+        return str(not_ready(descriptor, missing)) if missing else ""
+
+    def required_variables(self, descriptor: Descriptor, _server: Server | None) -> tuple[str, ...] | None:
+        """The environment variables that the request needs; None if it needs files of secrets, too."""
+        return required_names(_looked_up(descriptor))
+
     def bind(self, descriptor: Descriptor) -> BoundLive:
         """Compile the block and resolve its secrets.
 
@@ -126,7 +142,10 @@ class LiveExecutor:
             folder = world.trust.folder_of(descriptor.origin.source)
             parts = _compiled(descriptor, problems, world.secrets, self._tokens, folder)
         except MissingSecret as error:
-            raise _not_ready(descriptor, world.secrets, error) from None
+            # Reporting one variable at a time would cost the user one run for each.
+            look_up = partial(world.secrets.look_up, secret=False)
+            others = missing_variables(_looked_up(descriptor), "/live", look_up)
+            raise not_ready(descriptor, [error, *others]) from None
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
         return BoundLive(descriptor, parts, world, self._client(world))
@@ -169,21 +188,13 @@ def _compiled(
     )
 
 
-def _not_ready(tool: Descriptor, secrets: SecretResolver, first: MissingSecret) -> NotReady:
-    """The error for all missing variables, each with its place, and not only for the first one."""
-    found: dict[str, MissingSecret] = {}
-    if first.pointer:
-        found[f"{first.message} ({tool.origin.place(first.pointer)})"] = first
-    # Reporting one variable at a time would cost the user one run for each.
-    for pointer, variable in variables_of(tool.bindings["live"], "/live"):
-        try:
-            secrets.look_up(variable, secret=False)
-        except MissingSecret as error:
-            found.setdefault(f"{error.message} ({tool.origin.place(pointer)})", error)
-    message = "; ".join(found) or first.message
-    hints = dict.fromkeys(error.hint for error in (found.values() or [first]) if error.hint)
-    return NotReady(message, code=first.code, hint="; ".join(hints))
+def _looked_up(tool: Descriptor) -> dict[str, JSON]:
+    """The parts of a block in which `${...}` is looked up."""
+    block: Any = tool.bindings["live"]
+    return {key: block[key] for key in _LOOKED_UP if key in block}
 
+
+_LOOKED_UP = ("url", "query", "headers", "cookies", "body", "auth")
 
 _nothing_special: Callable[[], NetworkEnvironment] = cache(NetworkEnvironment.ordinary)
 """The default environment, for an executor that is used without an engine."""

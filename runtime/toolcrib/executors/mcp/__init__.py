@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import DocumentError, NotReady, Problem, did_you_mean
@@ -16,6 +17,7 @@ from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.protocols import Remote
 from toolcrib.core.server_config import MODE, Catalogue, Server
 from toolcrib.security.requirements import NO_REQUIREMENTS, Requirements, requirements_of_server
+from toolcrib.security.secrets import missing_variables, required_names
 
 if TYPE_CHECKING:
     from toolcrib.executors.mcp.remote_tool import BoundMcp
@@ -101,6 +103,28 @@ class McpExecutor:
         problems: list[Problem] = []
         compile_overlay(descriptor, problems)
         return problems
+
+    def lacks(self, descriptor: Descriptor, _base: str) -> str:
+        """Which variables of the server, or whether the extra `mcp`, is missing; empty if nothing is."""
+        world = self.world or _nothing_special()
+        block: Any = descriptor.bindings[MODE]
+        server = world.servers.get(block.get("server", ""))
+        if server is None:
+            return ""
+        missing = missing_variables(
+            server.texts(), "", world.secrets.check_present, known=server.known_variables()
+        )
+        if not missing and find_spec("mcp") is not None:
+            return ""
+        from toolcrib.servers.mcp.supervisor import missing_extra, missing_secrets  # noqa: PLC0415 -- as above
+
+        return str(missing_secrets(server, missing) if missing else missing_extra())
+
+    def required_variables(self, _descriptor: Descriptor, server: Server | None) -> tuple[str, ...] | None:
+        """The environment variables that the server needs; None if it needs files of secrets, or the extra is missing."""
+        if find_spec("mcp") is None:
+            return None
+        return () if server is None else required_names(server.texts(), known=server.known_variables())
 
     def bind(self, descriptor: Descriptor) -> BoundMcp:
         """Look the server up and compile the block. No server is started.

@@ -139,6 +139,31 @@ class PythonExecutor:
         annotated = "annotations" in descriptor.origin.written
         return descriptor.annotations.read_only or not (annotated and descriptor.annotations.destructive)
 
+    def lacks(self, descriptor: Descriptor, _base: str) -> str:
+        """Which variable or granted path of a worker, or whether its sandbox, is missing; empty if nothing is known to be."""
+        block: Any = descriptor.bindings[MODE]
+        world = self.world or _nothing_special()
+        if block.get("worker") != "process" or not world.trust.trusts_settings():
+            return ""
+        # Deferred: few tools have workers.
+        from toolcrib.security.secrets import missing_variables, not_ready  # noqa: PLC0415
+        from toolcrib.servers.sandbox_grants import literal_paths  # noqa: PLC0415
+
+        paths = block.get("paths", {})
+        missing = missing_variables(paths, f"/{MODE}/paths", world.secrets.check_present)
+        if missing:
+            return str(not_ready(descriptor, missing))
+        try:
+            self._sandbox_of(descriptor, {**block, "paths": literal_paths(paths)} if paths else block, ())
+        except NotReady as error:
+            return str(error)
+        return ""
+
+    def required_variables(self, descriptor: Descriptor, _server: Server | None) -> tuple[str, ...] | None:
+        """None for a worker process, whose sandbox and granted paths must exist, too; none for other tools."""
+        block: Any = descriptor.bindings[MODE]
+        return None if block.get("worker") == "process" else ()
+
     def bind(self, descriptor: Descriptor) -> BoundTool:
         """Import the function, and check that the descriptor fits it. A worker process imports its function itself.
 

@@ -168,8 +168,9 @@ Span: TypeAlias = tuple[int, int]
 ListedTool: TypeAlias = "tuple[str, str | None, bool, str, str]"
 """A row of a list: name, mode, whether the tool has a block for the mode, flags, first sentence of the description."""
 
-Listing: TypeAlias = "tuple[Sequence[ListedTool], int]"
-"""The offered tools, sorted by name, and the number of hidden ones."""
+Listing: TypeAlias = "tuple[Sequence[ListedTool], int, Sequence[str]]"
+"""The offered tools, sorted by name; the number of hidden ones; the environment variables without which a tool is
+unavailable."""
 
 Listings: TypeAlias = "tuple[Listing | None, Mapping[str, Listing | None] | None]"
 """The listing without a requested profile; and those by profile, or None outside projects. A listing is None if

@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from contextvars import Context
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -24,7 +25,7 @@ from toolcrib.http import HTTPError, HTTPResponse
 from toolcrib.http.freshness import freshness
 from toolcrib.http.messages import parse_origin
 from toolcrib.security.hosts import host_and_port
-from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
+from toolcrib.security.secrets import MissingSecret, SecretResolver, missing_variables
 from toolcrib.security.trust import Untrusted
 from toolcrib.servers.a2a.cards import (
     LARGEST_CARD,
@@ -76,20 +77,22 @@ def missing_extra() -> ServerUnavailable:
     return ServerUnavailable(message, code="missing_extra", hint=MISSING_EXTRA, retryable=False)
 
 
-def check_ready(agent: Server, secrets: SecretResolver) -> None:
+def check_ready(agent: Server, secrets: SecretResolver, *, reads: bool = True) -> None:
     """Check that the extra and the variables of an agent are available, without contacting it.
+
+    Args:
+        agent: The agent.
+        secrets: Resolves the variables.
+        reads: Whether values are looked up, and not only whether they exist.
 
     Raises:
         NotReady: The extra or a variable is missing.
     """
     if find_spec("a2a") is None:
         raise missing_extra()
-    written: JSON = {"url": agent.url, "headers": dict(agent.headers), "auth": agent.auth}
-    for _pointer, variable in variables_of(written, ""):
-        try:
-            secrets.look_up(variable, secret=False)
-        except MissingSecret as error:
-            raise _unavailable(agent, error) from None
+    check = partial(secrets.look_up, secret=False) if reads else secrets.check_present
+    for error in missing_variables(agent.texts(), "", check):
+        raise _unavailable(agent, error)
 
 
 def _unavailable(agent: Server, failure: Exception) -> ServerUnavailable:

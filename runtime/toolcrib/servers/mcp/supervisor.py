@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from toolcrib.core.clock import RealClock, format_duration
@@ -22,7 +23,7 @@ from toolcrib.core.pointers import keys_of
 from toolcrib.core.protocols import Clock
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server
 from toolcrib.security.egress import EgressRefused
-from toolcrib.security.secrets import MissingSecret, SecretResolver, variables_of
+from toolcrib.security.secrets import MissingSecret, SecretResolver, missing_variables
 from toolcrib.security.trust import Untrusted
 from toolcrib.servers.environment import LockJudge, NetworkEnvironment
 from toolcrib.servers.mcp.failures import (
@@ -63,12 +64,14 @@ def _not_importable(error: ImportError) -> ServerUnavailable:
     return ServerUnavailable(message, code=UNSUPPORTED_VERSION, hint=lack.hint, retryable=False)
 
 
-def missing_secret(server: Server, error: MissingSecret) -> ServerUnavailable:
-    """The error of a server with a missing variable."""
-    place = server.place(next(iter(keys_of(error.pointer)), ""))
-    where = f" ({place})" if place else ""
-    message = f"cannot start the server `{server.name}`: {error.message}{where}"
-    return ServerUnavailable(message, code=error.code, hint=error.hint, retryable=False)
+def missing_secrets(server: Server, errors: Sequence[MissingSecret]) -> ServerUnavailable:
+    """The error of a server for all of its missing variables."""
+    told: dict[str, None] = {}
+    for error in errors:
+        place = server.place(next(iter(keys_of(error.pointer)), ""))
+        told[f"cannot start the server `{server.name}`: {error.message}{f' ({place})' if place else ''}"] = None
+    hints = "; ".join(dict.fromkeys(error.hint for error in errors if error.hint))
+    return ServerUnavailable("; ".join(told), code=errors[0].code, hint=hints, retryable=False)
 
 
 def check_lock(server: Server, verdict: LockVerdict) -> ServerUnavailable | None:
@@ -103,7 +106,7 @@ def describe_failure(server: Server, failure: Exception, link: Link | None) -> S
     if isinstance(failure, ImportError) and _is_of_the_extra(failure):
         return _not_importable(failure)
     if isinstance(failure, MissingSecret):
-        return missing_secret(server, failure)
+        return missing_secrets(server, [failure])
     # Over HTTP the link reports a refusal as a lost connection and keeps the original.
     refusal = failure if isinstance(failure, EgressRefused) else None if link is None else link.refusal
     if refusal is not None:
@@ -194,29 +197,10 @@ def check_ready(server: Server, secrets: SecretResolver) -> None:
     if find_spec("mcp") is None:
         raise missing_extra()
     load_functions(server)
-    missing: dict[str, ServerUnavailable] = {}
-    for key in _WITH_VARIABLES:
-        written: Any = getattr(server, key)
-        for pointer, variable in variables_of(_plain(written), f"/{key}"):
-            try:
-                secrets.look_up(variable, secret=False)
-            except MissingSecret as error:
-                down = missing_secret(server, error.at(pointer))
-                missing.setdefault(down.message, down)
+    look_up = partial(secrets.look_up, secret=False)
+    missing = missing_variables(server.texts(), "", look_up, known=server.known_variables())
     if missing:
-        message = "; ".join(missing)
-        hints = "; ".join(dict.fromkeys(down.hint for down in missing.values() if down.hint))
-        raise ServerUnavailable(message, code=next(iter(missing.values())).code, hint=hints, retryable=False)
-
-
-_WITH_VARIABLES = ("command", "args", "env", "cwd", "url", "headers", "auth")
-
-
-def _plain(value: Any) -> JSON:
-    """A member of a server as JSON."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+        raise missing_secrets(server, missing)
 
 
 MOST: Final = 5

@@ -8,7 +8,7 @@ transaction, which a thread commits.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
@@ -17,7 +17,7 @@ from weakref import finalize, ref
 
 from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.core.model import JSON, Call, Outcome, Result
+from toolcrib.core.model import JSON, Call, Outcome, Result, ToolAnswer, TrustedAnswer, as_result
 from toolcrib.core.text import canonical, decode_json
 from toolcrib.core.user_folders import STATE_VARIABLE, state_folder
 from toolcrib.engine.idempotency_keys import (
@@ -228,11 +228,15 @@ class Journal:
         """`end` for a call that was cancelled: nobody waits for its result."""
         self._writer.submit(self._ending(entry, call, result), durable=True)
 
-    async def record(self, call: Call, started: float, result: Result) -> None:
-        """Write a call that only reads, and has ended. It counts even if it cannot be recorded, which is logged once."""
-        work = self._recording(call, started, result)
-        if work is None:
-            return
+    def record(self, call: Call, started: float, answer: ToolAnswer) -> Coroutine[Any, Any, None] | None:
+        """Write a call that only reads, and has ended; None if that could be done at once, otherwise what to await.
+
+        The call counts even if it cannot be recorded, which is logged once.
+        """
+        work = self._recording(call, started, answer)
+        return None if work is None else self._recorded(work)
+
+    async def _recorded(self, work: Work[None]) -> None:
         try:
             await self._writer.write(work, durable=False)
         except UnusableJournal as error:
@@ -246,12 +250,12 @@ class Journal:
         if work is not None:
             self._writer.submit(work, durable=False)
 
-    def _recording(self, call: Call, started: float, result: Result) -> Work[None] | None:
+    def _recording(self, call: Call, started: float, answer: ToolAnswer) -> Work[None] | None:
         """The write of a call that only reads; None if that could be done at once."""
         claimed = self._claims.get(call.id)
         if claimed is not None:
-            return self._ending(claimed, call, result)
-        row, end = self._row(call, started), self._end_row(call, result)
+            return self._ending(claimed, call, as_result(answer))
+        row, end = self._row(call, started), self._end_row(call, answer)
         return None if self._writer.record_at_once(row, end) else lambda database: database.record(row, end)
 
     async def claim(self, call: Call) -> Result | Running | None:
@@ -287,13 +291,16 @@ class Journal:
             tool.name,
             tool.mode or "",
             encode(shown if secrets is None else secrets.hide_in(shown)),
-            not tool.annotations.read_only,
+            int(not tool.annotations.read_only),
             now() if started is None else started,
             storable(call.id),
             *_cleaned(context.session.id, context.caller, context.user, context.correlation),
         )
 
-    def _end_row(self, call: Call, result: Result) -> EndRow:
+    def _end_row(self, call: Call, answer: ToolAnswer) -> EndRow:
+        if type(answer) is TrustedAnswer:
+            return EndRow(now(), Outcome.OK.value, "", "", 1)
+        result = as_result(answer)
         failure = result.error
         return EndRow(
             now(),

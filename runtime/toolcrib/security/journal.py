@@ -189,7 +189,7 @@ TABLES: Final = (
 )
 
 _INSERT: Final = (
-    "INSERT INTO toolcrib_calls (owner, tool, mode, arguments, state, changes, started, call, session, caller, user_name, "
+    "INSERT INTO toolcrib_calls (owner, state, tool, mode, arguments, changes, started, call, session, caller, user_name, "
     "correlation, {more}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {values})"
 )
 _BEGIN: Final = _INSERT.format(more="ended", values="NULL") + " RETURNING id"
@@ -207,7 +207,7 @@ class CallRow(NamedTuple):
     tool: str
     mode: str
     arguments: str
-    changes: bool
+    changes: int
     started: float
     call: str
     session: str
@@ -246,24 +246,21 @@ class JournalDatabase:
 
     def begin(self, row: CallRow) -> int:
         """Write the intent of a call, and return the number of its entry."""
-        return int(self._database.execute(_BEGIN, self._values(row, "running"))[0][0])
+        return int(self._database.execute(_BEGIN, (self._database.owner, "running", *row))[0][0])
 
     def record_at_once(self, row: CallRow, end: EndRow) -> bool:
         """Write a call that has ended without waiting; False if that is not possible now."""
-        return self._database.execute_at_once(_RECORD, (*self._values(row, "ended"), *end))
+        return self._database.execute_at_once(_RECORD, (self._database.owner, "ended", *row, *end))
 
     def record(self, row: CallRow, end: EndRow) -> None:
         """Write a call that has ended."""
-        self._database.execute(_RECORD, (*self._values(row, "ended"), *end))
-
-    def _values(self, row: CallRow, state: str) -> tuple[Any, ...]:
-        tool, mode, arguments, changes, *rest = row
-        return (self._database.owner, tool, mode, arguments, state, int(changes), *rest)
+        self._database.execute(_RECORD, (self._database.owner, "ended", *row, *end))
 
     def claim(self, row: CallRow, key: str, key_digest: str, digest: str) -> int | KeyedCall:
         """Claim an idempotency key for a call: the number of its entry, or the call that holds the key."""
         for _attempt in range(2):
-            found = self._database.execute(_CLAIM, (*self._values(row, "waiting"), key, key_digest, digest))
+            values = (self._database.owner, "waiting", *row, key, key_digest, digest)
+            found = self._database.execute(_CLAIM, values)
             if found:
                 return int(found[0][0])
             held = self._database.execute(_HOLDER, (key_digest,))

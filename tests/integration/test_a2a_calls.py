@@ -63,7 +63,9 @@ async def test_a_call_over_both_bindings(tmp_path, binding):
         assert [*tools.registry] == ["crm__add", "crm__ask", "crm__note"]
         result = await tools.call("crm__add", {"a": 2, "b": 3})
         assert (result.outcome, repr(result.value)) == (Outcome.OK, "{'sum': 5}")
-        assert result.usage.remote_time == 0.0015
+        usage = result.usage
+        assert usage.remote_time == 0.0015
+        assert (usage.requests, usage.sent_bytes > 300, usage.received_bytes > 300) == (1, True, True)
         remote = result.meta["remote"]
         assert remote.keys() == {"task_id", "context_id", "execution_time_ms"}
         # What was sent: the call in both metadata, the arguments as data, and the extension in message and header.

@@ -138,7 +138,7 @@ class Usage(NamedTuple):
     """Attempts and duration of a call.
 
     What the process of a call used is known if a program or a worker process ran it, and what it sent and received if it
-    ran over HTTP or MCP; see `MeasuredUsage`.
+    ran over HTTP, MCP or A2A, or used `context.http`; see `MeasuredUsage`.
 
     Attributes:
         attempts: Number of attempts; 0 if the call ended before the first.

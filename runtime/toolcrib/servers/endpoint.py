@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from toolcrib import __version__
 from toolcrib.core.clock import RealClock
 from toolcrib.core.model import OUTPUT_SIZE
+from toolcrib.core.running_calls import Traffic
 from toolcrib.core.server_config import Server
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure, HTTPRequest, open_client
 from toolcrib.http.auth import AuthContext, AuthFailure, RequestAuth, TokenCache, compile_server_auth
@@ -187,6 +188,7 @@ class EndpointClient:
         silence: float | None,
         sending: Callable[[], None] | None = None,
         most: int = OUTPUT_SIZE,
+        traffic: Traffic | None = None,
     ) -> StreamedResponse:
         """Send a request, and read the status and headers of its response.
 
@@ -195,12 +197,12 @@ class EndpointClient:
             silence: Read timeout in seconds; None for no timeout.
             sending: Called before the first byte is sent.
             most: Maximum size of the body in bytes, unless it is read as a stream.
+            traffic: Counts what is sent and received, unless the call of an MCP tool does.
 
         Raises:
             ExchangeFailure: The exchange failed.
         """
         call_trace = CALL_TRACE.get()
-        traffic = None
         if call_trace is not None:
             call_trace.address = request.host, request.port
             call_trace.session = dict(request.headers).get("mcp-session-id", "")

@@ -88,6 +88,13 @@ def test_requests_reach_a_permitted_address(function, server):
 
 
 @pytest.mark.parametrize("function", [fetch, fetch_in_thread])
+def test_requests_count_in_the_usage_of_their_call(function):
+    result, received = call(function, server={"body": b"y" * 3000})
+    assert (result.usage.requests, result.usage.sent_bytes) == (2, sum(map(len, received)))
+    assert 6000 < result.usage.received_bytes < 6500
+
+
+@pytest.mark.parametrize("function", [fetch, fetch_in_thread])
 def test_a_private_address_is_refused_unless_it_is_allowed(function):
     result, received = call(function, allowed=False)
     assert (result.outcome, result.error.code) == (Outcome.DENIED, "address_refused")

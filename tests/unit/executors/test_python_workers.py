@@ -631,6 +631,24 @@ def test_what_a_call_used_since_the_last_measurement_counts_when_it_ends(module,
     assert result.error.details["measured"] > 4 << 20
 
 
+def test_a_running_worker_is_measured(module, tmp_path):
+    marker = tmp_path / "marker"
+
+    async def calls():
+        async with tools(tool(module, "hanging", OPEN)) as runtime:
+            call = asyncio.ensure_future(runtime.call("hanging", {"marker": str(marker)}))
+            await written(marker)
+            [running] = runtime.running()
+            assert runtime.cancel(all=True) == 1
+            return running.usage, await call
+
+    usage, ended = asyncio.run(calls())
+    assert ended.outcome is Outcome.CANCELLED
+    assert usage.memory > 1_000_000
+    assert usage.processes == 2
+    assert usage.cpu_time is not None
+
+
 def test_a_worker_gets_secrets_only_from_the_runtime(module, monkeypatch, caplog):
     monkeypatch.setenv("PAYMENT_KEY", "hunter22hunter22")
 

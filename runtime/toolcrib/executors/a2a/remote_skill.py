@@ -20,6 +20,7 @@ from toolcrib.core.model import (
     Progress,
     Result,
 )
+from toolcrib.core.running_calls import traffic_of
 from toolcrib.core.server_config import AGENT_MODE, Server
 from toolcrib.security.redaction import redact, redact_result
 from toolcrib.security.server_display import display_address
@@ -111,7 +112,7 @@ class BoundSkill:
         if refused is not None:
             return refused
         sent = self._tool_call(call, connection)
-        trace = RequestTrace(self._tool.limits.output_size)
+        trace = RequestTrace(self._tool.limits.output_size, traffic_of(call))
         token = REQUEST_TRACE.set(trace)
         try:
             task = self._task(call, connection, sent, trace)

@@ -172,8 +172,7 @@ class BoundFunction:
 
     def _context(self, call: Call) -> CallContext:
         emit = _from_thread(call.emit) if self._thread else call.emit
-        clock = call.context.session.clock
-        services = RuntimeServices(self._world, self._resources, clock, in_thread=self._thread)
+        services = RuntimeServices(self._world, self._resources, call, in_thread=self._thread)
         return call.context._replace(emit=emit, services=services)
 
     async def _of_instance(self, call: Call, args: tuple[Any, ...], named: dict[str, Any]) -> ToolAnswer:

@@ -8,7 +8,9 @@ from typing import NoReturn
 
 import httpx
 
+from toolcrib.core.model import Call
 from toolcrib.core.protocols import Clock
+from toolcrib.core.running_calls import Traffic, traffic_of
 from toolcrib.executors.python.services import ANY_HOST
 from toolcrib.http.client import PerLoop, StreamedResponse, StreamingClient
 from toolcrib.http.headers import OF_THE_CONNECTION, SENDER_WRITES
@@ -42,25 +44,25 @@ class HTTPConnections:
 
     empty = False
 
-    def client(self, clock: Clock) -> httpx.AsyncClient:
-        """A new client without cookies. It shares the connections; closing it is not necessary."""
-        return httpx.AsyncClient(transport=GuardedTransport(self, clock), timeout=_TIMEOUT, trust_env=False)
+    def client(self, call: Call) -> httpx.AsyncClient:
+        """A new client for a call, without cookies. It shares the connections; closing it is not necessary."""
+        return httpx.AsyncClient(transport=GuardedTransport(self, call), timeout=_TIMEOUT, trust_env=False)
 
-    def blocking_client(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> httpx.Client:
+    def blocking_client(self, call: Call, loop: asyncio.AbstractEventLoop) -> httpx.Client:
         """The same for a thread; its requests run in an event loop."""
-        transport = BlockingTransport(GuardedTransport(self, clock), loop)
+        transport = BlockingTransport(GuardedTransport(self, call), loop)
         return httpx.Client(transport=transport, timeout=_TIMEOUT, trust_env=False)
 
     async def send(
-        self, request: HTTPRequest, bounds: ExchangeBounds, silence: float | None
+        self, request: HTTPRequest, bounds: ExchangeBounds, silence: float | None, traffic: Traffic | None
     ) -> StreamedResponse:
-        """Send a request, to the origin that replaces its own, if any."""
+        """Send a request, to the origin that replaces its own, if any. `traffic` counts it."""
         origin = self.world.instead_of(request.origin)
         if origin != request.origin:
             scheme, host, port = parse_origin(origin)
             request = request._replace(scheme=scheme, host=host, port=port)
         client = await self._clients.get()
-        return await client.send(request, bounds, hosts=ANY_HOST, silence=silence)
+        return await client.send(request, bounds, hosts=ANY_HOST, silence=silence, traffic=traffic)
 
     def retire(self) -> None:
         """Nothing: the connections belong to no single tool."""
@@ -75,12 +77,13 @@ class GuardedTransport(httpx.AsyncBaseTransport):
 
     Args:
         connections: The connections.
-        clock: Clock of the session, which learns of the waits.
+        call: The call, whose usage counts the requests, and whose clock learns of the waits.
     """
 
-    def __init__(self, connections: HTTPConnections, clock: Clock) -> None:
+    def __init__(self, connections: HTTPConnections, call: Call) -> None:
         self._connections = connections
-        self._clock = clock
+        self._call = call
+        self._clock = call.context.session.clock
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Called by httpx."""
@@ -103,7 +106,9 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             bounds = bounds._replace(connect=limits["connect"])
         try:
             with self._clock.outside():
-                return await self._connections.send(_message(request, body), bounds, limits.get("read"))
+                return await self._connections.send(
+                    _message(request, body), bounds, limits.get("read"), traffic_of(self._call)
+                )
         except HTTPError as error:
             _translate(error, request)
 

@@ -9,8 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from toolcrib.core.errors import ConfigurationError, ExpressionError
-from toolcrib.core.model import Outcome, Result
-from toolcrib.core.protocols import Clock
+from toolcrib.core.model import Call, Outcome, Result
 from toolcrib.executors.python.instances import ResourceTable
 from toolcrib.security.access import PATH_NOT_ALLOWED
 from toolcrib.security.egress import EgressRefused, UnreachableHost
@@ -30,30 +29,30 @@ ANY_HOST = ("*",)
 
 
 class RuntimeServices:
-    """The services of a runtime for the calls of one tool; see `ToolServices`.
+    """The services of a runtime for one call; see `ToolServices`.
 
     Args:
         world: The network environment.
         resources: Keeps the connections.
-        clock: Clock of the session.
+        call: The call.
         in_thread: Whether the call runs in a thread.
     """
 
-    __slots__ = ("_clock", "_in_thread", "_loop", "_resources", "_world")
+    __slots__ = ("_call", "_in_thread", "_loop", "_resources", "_world")
 
     def __init__(
-        self, world: NetworkEnvironment, resources: ResourceTable, clock: Clock, *, in_thread: bool
+        self, world: NetworkEnvironment, resources: ResourceTable, call: Call, *, in_thread: bool
     ) -> None:
         self._world = world
         self._resources = resources
-        self._clock = clock
+        self._call = call
         self._in_thread = in_thread
         self._loop = asyncio.get_running_loop()
 
     @property
     def http(self) -> httpx.AsyncClient:
         """A client for asynchronous code."""
-        return self._connections.client(self._clock)
+        return self._connections.client(self._call)
 
     @property
     def http_sync(self) -> httpx.Client:
@@ -68,7 +67,7 @@ class RuntimeServices:
                 code="blocking_client",
                 hint="use `await context.http.get(...)`, or `worker: thread`",
             )
-        return self._connections.blocking_client(self._clock, self._loop)
+        return self._connections.blocking_client(self._call, self._loop)
 
     @property
     def _connections(self) -> HTTPConnections:
@@ -87,7 +86,7 @@ class RuntimeServices:
             EgressRefused: The address is not permitted.
             UnreachableHost: The host cannot be resolved or reached.
         """
-        with self._clock.outside():
+        with self._call.context.session.clock.outside():
             return await self._world.guard.connect(host, port, ANY_HOST)
 
     def secret(self, name: str) -> str:

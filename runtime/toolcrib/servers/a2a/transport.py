@@ -12,6 +12,7 @@ from typing import Final
 import httpx
 
 from toolcrib.core.model import OUTPUT_SIZE
+from toolcrib.core.running_calls import Traffic
 from toolcrib.core.text import format_size
 from toolcrib.http import HTTPError
 from toolcrib.http.client import StreamedResponse
@@ -31,12 +32,14 @@ class RequestTrace:
     Attributes:
         begun: Whether any part of a request may have reached the agent.
         most: Maximum size of a response, or of an event of a stream, in bytes.
+        traffic: Counts what is sent and received; None to count nothing.
     """
 
-    __slots__ = ("begun", "most")
+    __slots__ = ("begun", "most", "traffic")
 
-    def __init__(self, most: int = OUTPUT_SIZE) -> None:
+    def __init__(self, most: int = OUTPUT_SIZE, traffic: Traffic | None = None) -> None:
         self.begun = False
+        self.traffic = traffic
         # The value occurs up to twice: as data, and as exact text.
         self.most = 2 * most + _ENVELOPE
 
@@ -66,7 +69,9 @@ class AgentTransport(httpx.AsyncBaseTransport):
         target = request.url.raw_path.decode("ascii")
         message = self._endpoint.endpoint.request(request.method, headers, await request.aread(), target)
         trace = REQUEST_TRACE.get() or RequestTrace()
-        answer = await self._endpoint.send(message, silence=None, sending=_marks(trace), most=trace.most)
+        answer = await self._endpoint.send(
+            message, silence=None, sending=_marks(trace), most=trace.most, traffic=trace.traffic
+        )
         return httpx.Response(answer.status, headers=[*answer.headers], stream=_Body(answer, trace.most))
 
 

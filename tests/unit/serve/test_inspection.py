@@ -11,10 +11,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from mcp import Client, MCPError
 
 from in_memory import runtime_of
+from serving_mcp import ERAS
 from toolcrib import ConfigurationError, RealClock, Runtime
 from toolcrib.serve.inspection import PROTOCOL, RuntimeUnreachable, inspectable, inspections, socket_folder
+from toolcrib.serve.mcp import Options
+from toolcrib.serve.mcp.server import ToolServer
 
 if sys.platform == "win32":
     pytest.skip("there are no Unix sockets", allow_module_level=True)
@@ -315,3 +319,15 @@ async def test_a_link_is_not_followed(state):
     async with served(say=said.append):
         assert "it is a symbolic link" in said[0]
     assert [*elsewhere.iterdir()] == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_calls_an_unknown_tool_is_counted(era):
+    async with served() as runtime:
+        async with Client(ToolServer(runtime, Options(watch=False)).sdk, mode=era) as client:
+            await client.call_tool("greet", {})
+            with pytest.raises(MCPError, match="Unknown tool: gret"):
+                await client.call_tool("gret", {})
+        totals = runtime.statistics.totals
+        assert (totals.calls, totals.outcomes) == (2, {"ok": 1, "not_found": 1})
+        assert runtime.statistics.tools.keys() == {"greet", ""}

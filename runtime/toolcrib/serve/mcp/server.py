@@ -265,7 +265,12 @@ class ToolServer:
         name = listing.named.get(params.name)
         if name is None:
             if not (self._may_appear(ctx, params.name) or self._is_denied(ctx, params.name)):
-                raise _unknown(params.name, listing)
+                # No call is made, but statistics count it like those that find no tool in other ways.
+                unknown = _unknown(params.name, listing)
+                statistics = engine_of(self._runtime).call_statistics
+                series = statistics.series("", CALLER, _principal_of(ctx))
+                statistics.add(series, Result.failed(Outcome.NOT_FOUND, unknown.message))
+                raise unknown
             # Only its server knows whether the tool is there and takes the handle of a session.
             if _is_modern(ctx) and self._options.sessions == "handle":
                 await engine_of(self._runtime).discover(

@@ -104,7 +104,7 @@ def json_equal(left: object, right: object) -> bool:
     return left is right or (left == right and isinstance(left, bool) is isinstance(right, bool))
 
 
-def parse_size(written: str | int) -> int:
+def parse_size(written: str | float) -> int:
     """Convert a size that matches `SIZE_PATTERN`, or a number of bytes, to a number of bytes."""
     if not isinstance(written, str):
         # JSON Schema accepts `1e3` as an integer, which Python parses as a float.

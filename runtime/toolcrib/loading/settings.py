@@ -195,7 +195,7 @@ def with_limits(limits: Limits, said: Mapping[str, JSON]) -> Limits:
 
 def read_limit(name: str, value: JSON) -> Any:
     """Parse a limit: a number, a size, `off`, a rate (`10/1m`), a share (`20%`) or a duration."""
-    return parse_size(value) if name in _SIZES else _read(value)  # type: ignore[arg-type]
+    return parse_size(value) if name in _SIZES and isinstance(value, str | int | float) else _read(value)
 
 
 def _read(value: JSON) -> Any:

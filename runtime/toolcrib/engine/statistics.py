@@ -442,13 +442,14 @@ class ToolObservations:
     Attributes:
         duration: Seconds.
         output: Bytes of the results, as compact JSON.
+        cost: US dollars that budgets were told.
         probed: When a call was last made although an estimate would have refused it.
     """
 
-    __slots__ = ("duration", "output", "probed")
+    __slots__ = ("cost", "duration", "output", "probed")
 
     def __init__(self) -> None:
-        self.duration, self.output = ObservedValue(), ObservedValue()
+        self.duration, self.output, self.cost = ObservedValue(), ObservedValue(), ObservedValue()
         self.probed: float | None = None
 
 
@@ -475,7 +476,8 @@ class CallEstimate(NamedTuple):
         tool: Name of the tool.
         duration: Seconds. Observed is the duration that 90 % of the calls in the statistics did not exceed. It counts from
             20 calls on, and before that if the descriptor declares nothing.
-        cost: US dollars, as declared: the runtime does not know what a call costs.
+        cost: US dollars, likewise observed: a budget whose `amount` is `"{{ estimate.cost }}"` and that has `actual` knows
+            what calls have cost.
         output: Size of the result in bytes, likewise observed. It is measured if a document declares `estimate.output` or
             `limits.output_size`.
     """
@@ -500,7 +502,7 @@ def estimate_of(tool: Descriptor, statistics: Statistics, seen: ToolObservations
     return CallEstimate(
         tool.name,
         _merged(declared.duration, durations.percentile(90), durations.count),
-        _declared(declared.cost),
+        _merged(declared.cost, seen.cost.percentile(90), seen.cost.count),
         _merged(declared.output, seen.output.percentile(90), seen.output.count),
     )
 

@@ -49,6 +49,7 @@ class Budget(NamedTuple):
         asks: Whether a call that would exceed it needs approval; otherwise it is refused.
         place: Where the budget is configured.
         written: `per` as written.
+        in_cost: Whether its amounts are costs: `amount` is `"{{ estimate.cost }}"`.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Budget(NamedTuple):
     place: str
     written: str
     conditions: Mapping[str, JSON] = NOTHING
+    in_cost: bool = False
 
     def counts(self, tool: Descriptor) -> bool:
         """Whether the budget counts calls of a tool."""
@@ -89,10 +91,13 @@ def compile_budgets(settings: Mapping[str, Mapping[str, Any]]) -> tuple[Budget, 
                 place=said.get("at", ""),
                 written=per,
                 conditions=said.get("for", NOTHING),
+                in_cost=_COST.fullmatch(str(said["amount"])) is not None,
             )
         )
     return tuple(budgets)
 
+
+_COST: Final = re.compile(r"\{\{\s*estimate\.cost\s*\}\}")
 
 AMOUNT_NAMES: Final[Mapping[str, Collection[str] | None]] = {"args": None, "estimate": Estimate._fields}
 """Names that the expressions of `amount` may read -> their keys, if these are known."""

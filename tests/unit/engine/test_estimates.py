@@ -175,3 +175,35 @@ def test_tools_without_a_declared_limit_or_estimate_are_not_observed():
     with reaching(answer, "", "timeout: 5s") as runtime:
         chains = [engine_of(runtime).chain_for(runtime.registry[name]).layers for name in ("tool", "tool_2")]
     assert ["estimate" in layers for layers in chains] == [False, True]
+
+
+PAID = """
+name: buy
+estimate: {cost: 0.5}
+input_schema: {type: object, properties: {price: {type: number}}}
+mock: {result: {total: "{{ args.price }}"}}
+"""
+
+SPENDING = """budgets:
+  spending: {tools: [buy], amount: "{{ estimate.cost }}", actual: "{{ result.total }}", most: 1e50}
+"""
+
+
+def test_costs_that_results_tell_a_budget_are_observed():
+    def cost(runtime, prices):
+        async def calls():
+            async with runtime:
+                for price in prices:
+                    assert (await runtime.call("buy", {"price": price})).outcome is Outcome.OK
+                return runtime.estimate("buy").cost
+
+        return asyncio.run(calls())
+
+    few = cost(opened(Path(), SPENDING, PAID), [2])
+    assert (few.value, few.source, few.observations) == (0.5, "declared", 1)
+    many = cost(opened(Path(), SPENDING, PAID), [2] * 19 + [0, 1e40])
+    assert (many.source, many.observations, many.declared) == ("observed", 20, 0.5)
+    assert many.value == pytest.approx(2, rel=0.004)
+    # Amounts of another budget need not be costs.
+    other = SPENDING.replace("estimate.cost", "args.price * 100")
+    assert cost(opened(Path(), other, PAID), [2]).observations == 0

@@ -18,12 +18,16 @@ from toolcrib.core.model import JSON, NOTHING, Call, CallContext, Descriptor, Ou
 from toolcrib.core.protocols import CallNext
 from toolcrib.engine.access_control import is_of_caller
 from toolcrib.engine.middleware.call_failures import attempts_of, without_attempts
+from toolcrib.engine.middleware.estimate import observations_of
 from toolcrib.engine.middleware.layer import LayerContext, SharedState, never_waits
 from toolcrib.loading.budgets import DIGITS, PERSONAL, REACHED, Budget, budget_permission, parse_amount
 
 # Enough digits for sums of all numbers that `parse_amount` accepts, so that no sum is ever rounded.
 _EXACT: Final = Context(prec=4 * DIGITS, Emax=999_999, Emin=-999_999)
 
+
+_LARGEST_COST: Final = Decimal(10) ** 30
+"""Larger amounts are not observed, since the histogram of costs cannot hold them."""
 
 _PLAIN: Final = 28
 """Digits before or after the point up to which messages write an amount without an exponent."""
@@ -213,6 +217,8 @@ def _settle(call: Call, shared: SharedState, budgets: Sequence[Budget], held: _H
             continue
         with shared.lock:
             account.settle(reservation, actual)
+            if each.in_cost and actual < _LARGEST_COST:
+                observations_of(shared, call.tool.name, call.context.session.clock).cost.add(float(actual))
 
 
 def _log_unknown(call: Call, budget: Budget, error: Exception) -> None:

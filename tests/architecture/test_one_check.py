@@ -48,12 +48,16 @@ def calls(name: str) -> dict[str, list[ast.Call]]:
         ("look_up", {
             "executors/exec/command.py",  # of tools that are bound
             "servers/sandbox_grants.py",  # of tools that are bound
-            "executors/live/__init__.py", "executors/live/value_sources.py",  # of tools that are bound
+            "executors/live/value_sources.py",  # of tools that are bound
             "executors/python/services.py",  # of tools that are bound: their code was imported, which needs trust
-            "http/auth/credentials.py", "servers/mcp/supervisor.py", "servers/mcp/transports.py", "servers/a2a/agents.py",  # of servers that were checked
+            "http/auth/credentials.py", "servers/mcp/transports.py",  # of servers that were checked
             "provider/models/http_client.py",  # of models: of the command line, or of scenarios, which were checked
             "security/encryption.py",  # of the user's own key, which no document names
             "security/secrets.py",
+        }),
+        ("missing_variables", {
+            "executors/live/__init__.py", "servers/mcp/supervisor.py", "servers/a2a/agents.py",  # of tools that are bound, of servers that were checked
+            "executors/a2a/__init__.py", "executors/exec/command.py", "executors/mcp/__init__.py", "executors/python/__init__.py",  # only whether they exist
         }),
     ],
 )  # fmt: skip

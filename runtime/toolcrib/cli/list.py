@@ -102,14 +102,18 @@ def command(
     else:
         why_unable_here = unavailability(runtime)
         reasons = {card.name: why_unable_here(card) for card in cards}
-        for line in tool_lines(cards, lambda card: reasons[card.name], terminal_width(), hidden=registry.hidden):
+        for line in tool_lines(
+            cards, lambda card: reasons[card.name], terminal_width(), hidden=registry.hidden
+        ):
             click.echo(line)
         left = len(everything) - len(cards)
         # Tells filters that match nothing from a project without tools.
         exist = bool(cards or registry.query())
         # A server without a lock and a remembered answer may have tools that the list does not show.
         unasked = len(engine_of(runtime).undiscovered)
-        click.echo(count_line(cards, lambda card: reasons[card.name], exist=exist, hidden=left, unasked=unasked))
+        click.echo(
+            count_line(cards, lambda card: reasons[card.name], exist=exist, hidden=left, unasked=unasked)
+        )
     print_why_closed(runtime)
     if registry and not everything:
         print_unknown_filters(registry, filters)

@@ -98,15 +98,15 @@ class Binder:
 
     def observations_of(self, tool: str, clock: Clock) -> ToolObservations:
         """What was observed in the calls of a tool on a clock."""
-        from toolcrib.engine.middleware.estimate import observations_of  # noqa: PLC0415 -- few programs ask for estimates
+        from toolcrib.engine.statistics import observations_of  # noqa: PLC0415 -- few programs ask for estimates
 
         return observations_of(self._shared, tool, clock)
 
     def forget_observations(self) -> None:
         """Forget what was observed in the calls of all tools."""
-        from toolcrib.engine.middleware.estimate import KEY  # noqa: PLC0415 -- as above
+        from toolcrib.engine.statistics import OBSERVATIONS  # noqa: PLC0415 -- as above
 
-        self._shared.forget(KEY)
+        self._shared.forget(OBSERVATIONS)
 
     def chain(self, tool: Descriptor) -> BoundChain:
         """Build the chain of a tool; if the tool cannot be bound, every call fails with the reason."""

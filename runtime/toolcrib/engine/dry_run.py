@@ -15,11 +15,11 @@ from toolcrib.engine.middleware import circuit_breaker
 from toolcrib.engine.middleware.access import blocking_decision, explain
 from toolcrib.engine.middleware.arguments import DEPTH, ArgumentCheck
 from toolcrib.engine.middleware.budget import judged_budgets
-from toolcrib.engine.middleware.estimate import observations_of, refused_by_estimate
+from toolcrib.engine.middleware.estimate import refused_by_estimate
 from toolcrib.engine.middleware.layer import LayerContext, has_own_limits, is_limited, off_loop
 from toolcrib.engine.middleware.limits import LimiterUse, limiters_of, refused_now
 from toolcrib.engine.session import BoundChain, Unavailable
-from toolcrib.engine.statistics import CallEstimate, Statistics, estimate_of
+from toolcrib.engine.statistics import CallEstimate, Statistics, estimate_of, observations_of
 from toolcrib.schema.validation.json_values import is_large
 from toolcrib.security.redaction import redact
 

@@ -21,6 +21,9 @@ from toolcrib.core.model import JSON, Descriptor, Outcome, Result
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from toolcrib.core.protocols import Clock
+    from toolcrib.engine.middleware.layer import SharedState
+
 FORMAT: Final = 1
 """Version of the JSON document."""
 
@@ -451,6 +454,15 @@ class ToolObservations:
     def __init__(self) -> None:
         self.duration, self.output, self.cost = ObservedValue(), ObservedValue(), ObservedValue()
         self.probed: float | None = None
+
+
+OBSERVATIONS: Final = "observations of "
+"""Beginning of the names of `ToolObservations` in the state that calls share."""
+
+
+def observations_of(shared: SharedState, tool: str, clock: Clock) -> ToolObservations:
+    """What was observed in the calls of a tool on a clock."""
+    return shared.slot(OBSERVATIONS + tool, ToolObservations, clock)
 
 
 class EstimatedValue(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, Protocol
 
@@ -209,6 +209,7 @@ class SecretResolver(Redactor):
         super().__init__(encodings=True)
         self._environment = environment
         self._keyring = keyring
+        self._similar: dict[str, str] = {}
 
     def look_up(self, variable: SecretVariable, *, secret: bool = True) -> str:
         """Look up a variable and register its value as a secret.
@@ -315,7 +316,10 @@ class SecretResolver(Redactor):
         if variable.source == "env":
             known = name in self._environment
             message = f"`{name}` is {'empty' if known else 'not set'} in the environment"
-            near = "" if known else did_you_mean(name, self._environment)
+            # A list of many tools may lack one variable in all of them, and the search takes 1 ms.
+            if not known and name not in self._similar:
+                self._similar[name] = did_you_mean(name, self._environment)
+            near = "" if known else self._similar[name]
             hint = f"{near or 'set it'}, or write a default: `${{{name}:-...}}`".replace("?,", "? Set it,")
         elif variable.source == "file":
             message = f"the file `{name}` is empty or does not exist"
@@ -328,21 +332,24 @@ class SecretResolver(Redactor):
 
 
 def missing_variables(
-    value: JSON, pointer: str, check: Callable[[SecretVariable], object], *, known: Collection[str] = ()
+    value: JSON, pointer: str, secrets: SecretResolver, *, reads: bool = False, known: Collection[str] = ()
 ) -> list[MissingSecret]:
     """The errors of the look-ups in the texts of a valid value at `pointer`, each with its place.
 
     Args:
         value: The value.
         pointer: Its place.
-        check: Raises MissingSecret: `SecretResolver.check_present`, or `look_up`.
+        secrets: Looks the variables up.
+        reads: Whether values are read, and not only found to exist.
         known: Names that always have a value in the plain form `${NAME}`.
     """
     missing: list[MissingSecret] = []
     for place, variable in variables_of(value, pointer):
         try:
-            if not _is_known(variable, known):
-                check(variable)
+            if reads and not _is_known(variable, known):
+                secrets.look_up(variable, secret=False)
+            elif not _is_known(variable, known):
+                secrets.check_present(variable)
         except MissingSecret as error:
             missing.append(error.at(place))
     return missing
@@ -356,7 +363,9 @@ def required_names(value: JSON, *, known: Collection[str] = ()) -> tuple[str, ..
         known: As for `missing_variables`.
     """
     required = [
-        variable for _place, variable in variables_of(value) if not (variable.default is not None or _is_known(variable, known))
+        variable
+        for _place, variable in variables_of(value)
+        if not (variable.default is not None or _is_known(variable, known))
     ]
     if any(variable.source == "file" for variable in required):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcrib import Outcome, Runtime
+from toolcrib import Executors, Outcome, Runtime
 from toolcrib.engine import engine_of
 
 LIVE = "live: {url: 'https://api.example.com/v1'}\n"
@@ -40,14 +40,17 @@ async def test_a_tool_without_its_program_is_unavailable(folder):
     ("block", "why"),
     [
         ("{command: [no-such-program, x]}", "`no-such-program`, was not found in PATH"),
-        ("{command: [./missing.sh]}", "missing.sh`, does not exist; correct `exec.command`"),
-        ("{command: [cat], cwd: gone}", "does not exist; create it, or correct `exec.cwd`"),
+        ("{command: [./missing.sh]}", "missing.sh`, does not exist\n    hint: correct `exec.command`"),
+        ("{command: [cat], cwd: gone}", "does not exist\n    hint: create it, or correct `exec.cwd`"),
         ("{command: [cat], cwd: '${UNSET_FOLDER}'}", "`UNSET_FOLDER` is not set in the environment ("),
         ("{command: [cat], cwd: '${SET_FOLDER}'}", ""),
         ("{command: [cat, '${UNSET_KEY:-none}']}", ""),
         ("{command: [cat, '${file:/no/such/key}']}", "the file `/no/such/key` is empty or does not exist"),
-        ("{command: [cat], env: {KEY: '${UNSET_KEY}'}}", "a.yaml:3); set it, or write a default"),
-        ("{command: [cat], paths: {read: [data]}}", "/data`, which does not exist; create it, or correct `paths.read`"),
+        ("{command: [cat], env: {KEY: '${UNSET_KEY}'}}", "a.yaml:3)\n    hint: set it, or write a default"),
+        (
+            "{command: [cat], paths: {read: [data]}}",
+            "/data`, which does not exist\n    hint: create it, or correct `paths.read`",
+        ),
         ("{command: [cat], paths: {write: ['${SET_FOLDER}/x']}}", ""),
         ("{command: [cat]}", ""),
     ],
@@ -70,7 +73,7 @@ PROJECT = """
 project: p
 sources: [a.yaml]
 servers: {crm: {command: cat, env: {KEY: '${UNSET_KEY}', HOME: '${userHome}'}}}
-agents: {shop: {url: 'https://agent.example.com/card', headers: {X-Key: '${UNSET_KEY}'}}}
+agents: {shop: {card: 'https://agent.example.com/card', headers: {X-Key: '${UNSET_KEY}'}}}
 """
 """A server and an agent with a variable that is not set."""
 
@@ -84,7 +87,10 @@ UNSET = "`UNSET_KEY` is not set in the environment"
         ("live: {url: 'https://${UNSET_KEY}.example.com/v1'}", UNSET),
         ("exec: {command: [cat, '${UNSET_KEY}']}", UNSET),
         ("exec: {command: [cat], paths: {read: [data]}}", "/data`, which does not exist"),
-        ("python: {call: 'os:getcwd', worker: process, paths: {read: [data]}}", "/data`, which does not exist"),
+        (
+            "python: {call: 'os:getcwd', worker: process, paths: {read: [data]}}",
+            "/data`, which does not exist",
+        ),
         ("python: {call: 'os:getcwd', worker: process, paths: {read: ['${UNSET_KEY}']}}", UNSET),
         ("mcp: {server: crm}", f"cannot start the server `crm`: {UNSET}"),
         ("a2a: {agent: shop}", f"cannot contact the agent `shop`: {UNSET}"),
@@ -99,7 +105,9 @@ async def test_a_call_gives_the_reason_that_lists_show(folder, monkeypatch, bloc
         assert why in found
         assert engine.unavailable(tool) == found
         result = await runtime.call("a")
-        assert (result.outcome, result.message) == (Outcome.UNAVAILABLE, found)
+        # The start of a server also names the key.
+        message = result.message.replace(" (at /env/KEY)", "")
+        assert (result.outcome, message) == (Outcome.UNAVAILABLE, found)
         (place / "data").mkdir()
         monkeypatch.setenv("UNSET_KEY", str(place))
         assert engine.unavailable(tool) == ""
@@ -118,7 +126,9 @@ async def test_a_list_names_every_variable_that_a_request_lacks(folder):
     "block", ["exec: {command: [cat]}", "python: {call: 'os:getcwd', worker: process, network: false}"]
 )
 async def test_a_list_shows_that_there_is_no_sandbox(folder, monkeypatch, block):
-    place = folder(toolcrib="project: p\nsources: [a.yaml]\nprofiles: {open: {sandbox: none}}\n", a=f"name: a\n{block}\n")
+    place = folder(
+        toolcrib="project: p\nsources: [a.yaml]\nprofiles: {open: {sandbox: none}}\n", a=f"name: a\n{block}\n"
+    )
     (place / "bin").mkdir()
     (place / "bin" / "cat").symlink_to("/bin/cat")
     monkeypatch.setenv("PATH", str(place / "bin"))
@@ -135,7 +145,9 @@ async def test_a_list_shows_that_there_is_no_sandbox(folder, monkeypatch, block)
 
 async def test_a_mode_of_a_program_tells_what_it_lacks(folder):
     class Robot:
-        block_schema: ClassVar[Any] = {"type": "object"}
+        @property
+        def block_schema(self):
+            return {"type": "object"}
 
         def check(self, _descriptor):
             return ()

@@ -127,7 +127,9 @@ LAYERS: Final = (
     LayerEntry(
         "budget", _budgeted
     ),  # inside `limits`: a refused call reserves nothing; all attempts are one call
-    LayerEntry("journal", _journalled, trusts=True, keeps=True),  # inside `budget`: records only calls that are made
+    LayerEntry(
+        "journal", _journalled, trusts=True, keeps=True
+    ),  # inside `budget`: records only calls that are made
     LayerEntry("retry", _reaching),
     LayerEntry("circuit_breaker", has_own_limits),  # inside `retry`: counts each attempt
     LayerEntry("attempts", _recorded),  # inside `circuit_breaker`: a refused call is not an attempt

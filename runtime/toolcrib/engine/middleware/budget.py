@@ -18,8 +18,8 @@ from toolcrib.core.model import JSON, NOTHING, Call, CallContext, Descriptor, Ou
 from toolcrib.core.protocols import CallNext
 from toolcrib.engine.access_control import is_of_caller
 from toolcrib.engine.middleware.call_failures import attempts_of, without_attempts
-from toolcrib.engine.middleware.estimate import observations_of
 from toolcrib.engine.middleware.layer import LayerContext, SharedState, never_waits
+from toolcrib.engine.statistics import observations_of
 from toolcrib.loading.budgets import DIGITS, PERSONAL, REACHED, Budget, budget_permission, parse_amount
 
 # Enough digits for sums of all numbers that `parse_amount` accepts, so that no sum is ever rounded.

@@ -12,11 +12,11 @@ from functools import partial
 from toolcrib.core.clock import format_duration
 from toolcrib.core.limit_reports import limit_details, limit_phrase
 from toolcrib.core.model import JSON, Call, Outcome, Result
-from toolcrib.core.protocols import CallNext, Clock
+from toolcrib.core.protocols import CallNext
 from toolcrib.core.text import compact, format_size
 from toolcrib.engine.middleware.call_failures import without_attempts
-from toolcrib.engine.middleware.layer import LayerContext, SharedState, never_waits, off_loop
-from toolcrib.engine.statistics import ToolObservations
+from toolcrib.engine.middleware.layer import LayerContext, never_waits, off_loop
+from toolcrib.engine.statistics import ToolObservations, observations_of
 from toolcrib.schema.validation.json_values import DEPTH, is_large
 
 _PROBE = 60.0
@@ -24,13 +24,6 @@ _PROBE = 60.0
 
 _EACH = 64
 """Number of results whose size is measured one after the other; after that, every 16th."""
-
-KEY = "observations of "
-
-
-def observations_of(shared: SharedState, tool: str, clock: Clock) -> ToolObservations:
-    """What was observed in the calls of a tool on a clock."""
-    return shared.slot(KEY + tool, ToolObservations, clock)
 
 
 def is_observed(context: LayerContext) -> bool:

@@ -89,7 +89,7 @@ class A2aExecutor:
         agent = None if self.world is None else self.world.servers.get(block["agent"])
         if self.world is None or agent is None:
             return ""
-        missing = missing_variables(agent.texts(), "", self.world.secrets.check_present)
+        missing = missing_variables(agent.texts(), "", self.world.secrets)
         if not missing and find_spec("a2a") is not None:
             return ""
         from toolcrib.servers.a2a.agents import check_ready  # noqa: PLC0415 -- listing tools must start fast

@@ -399,7 +399,7 @@ def missing_part(descriptor: Descriptor, world: NetworkEnvironment) -> str:
     """
     block: Any = descriptor.bindings[MODE]
     written = {key: block[key] for key in ("command", "env", "cwd", "paths") if key in block}
-    missing = missing_variables(written, f"/{MODE}", world.secrets.check_present)
+    missing = missing_variables(written, f"/{MODE}", world.secrets)
     if missing:
         return str(not_ready(descriptor, missing))
     cwd = block.get("cwd", ".")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.errors import DocumentError, Problem
@@ -122,7 +122,7 @@ class LiveExecutor:
     def lacks(self, descriptor: Descriptor, _base: str) -> str:
         """Which variables of the request are missing; empty if none is."""
         secrets = (self.world or _nothing_special()).secrets
-        missing = missing_variables(_looked_up(descriptor), "/live", secrets.check_present)
+        missing = missing_variables(_looked_up(descriptor), "/live", secrets)
         return str(not_ready(descriptor, missing)) if missing else ""
 
     def required_variables(self, descriptor: Descriptor, _server: Server | None) -> tuple[str, ...] | None:
@@ -143,8 +143,7 @@ class LiveExecutor:
             parts = _compiled(descriptor, problems, world.secrets, self._tokens, folder)
         except MissingSecret as error:
             # Reporting one variable at a time would cost the user one run for each.
-            look_up = partial(world.secrets.look_up, secret=False)
-            others = missing_variables(_looked_up(descriptor), "/live", look_up)
+            others = missing_variables(_looked_up(descriptor), "/live", world.secrets, reads=True)
             raise not_ready(descriptor, [error, *others]) from None
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)

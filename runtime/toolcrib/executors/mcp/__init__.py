@@ -111,9 +111,7 @@ class McpExecutor:
         server = world.servers.get(block.get("server", ""))
         if server is None:
             return ""
-        missing = missing_variables(
-            server.texts(), "", world.secrets.check_present, known=server.known_variables()
-        )
+        missing = missing_variables(server.texts(), "", world.secrets, known=server.known_variables())
         if not missing and find_spec("mcp") is not None:
             return ""
         from toolcrib.servers.mcp.supervisor import missing_extra, missing_secrets  # noqa: PLC0415 -- as above

@@ -150,7 +150,7 @@ class PythonExecutor:
         from toolcrib.servers.sandbox_grants import literal_paths  # noqa: PLC0415
 
         paths = block.get("paths", {})
-        missing = missing_variables(paths, f"/{MODE}/paths", world.secrets.check_present)
+        missing = missing_variables(paths, f"/{MODE}/paths", world.secrets)
         if missing:
             return str(not_ready(descriptor, missing))
         try:

@@ -269,7 +269,7 @@ class ToolServer:
                 unknown = _unknown(params.name, listing)
                 statistics = engine_of(self._runtime).call_statistics
                 series = statistics.series("", CALLER, _principal_of(ctx))
-                statistics.add(series, Result.failed(Outcome.NOT_FOUND, unknown.message))
+                statistics.add(series, Result.failure(Outcome.NOT_FOUND, unknown.message))
                 raise unknown
             # Only its server knows whether the tool is there and takes the handle of a session.
             if _is_modern(ctx) and self._options.sessions == "handle":

@@ -11,7 +11,6 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -90,8 +89,7 @@ def check_ready(agent: Server, secrets: SecretResolver, *, reads: bool = True) -
     """
     if find_spec("a2a") is None:
         raise missing_extra()
-    check = partial(secrets.look_up, secret=False) if reads else secrets.check_present
-    for error in missing_variables(agent.texts(), "", check):
+    for error in missing_variables(agent.texts(), "", secrets, reads=reads):
         raise _unavailable(agent, error)
 
 

@@ -10,7 +10,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
-from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -68,8 +67,9 @@ def missing_secrets(server: Server, errors: Sequence[MissingSecret]) -> ServerUn
     """The error of a server for all of its missing variables."""
     told: dict[str, None] = {}
     for error in errors:
-        place = server.place(next(iter(keys_of(error.pointer)), ""))
-        told[f"cannot start the server `{server.name}`: {error.message}{f' ({place})' if place else ''}"] = None
+        place, message = server.place(next(iter(keys_of(error.pointer)), "")), error.message
+        where = f" ({place})" if place else ""
+        told[f"cannot start the server `{server.name}`: {message}{where}"] = None
     hints = "; ".join(dict.fromkeys(error.hint for error in errors if error.hint))
     return ServerUnavailable("; ".join(told), code=errors[0].code, hint=hints, retryable=False)
 
@@ -197,8 +197,7 @@ def check_ready(server: Server, secrets: SecretResolver) -> None:
     if find_spec("mcp") is None:
         raise missing_extra()
     load_functions(server)
-    look_up = partial(secrets.look_up, secret=False)
-    missing = missing_variables(server.texts(), "", look_up, known=server.known_variables())
+    missing = missing_variables(server.texts(), "", secrets, reads=True, known=server.known_variables())
     if missing:
         raise missing_secrets(server, missing)
 

@@ -244,6 +244,14 @@ class StoreView:
         chosen = there if names is None else {name: there[name] for name in names if name in there}
         return UnitOfWork(self._session.store, Fixture(chosen)).store()
 
+    def changed(self) -> dict[str, Any]:
+        """Return collection -> key -> current row, for rows that differ from the initial ones; None for a deleted row."""
+        return {
+            name: rows
+            for name, rows in self._session.store.changed().items()
+            if name in self.fixture.collections
+        }
+
     def states(self) -> dict[str, JSON]:
         """Return machine -> current state."""
         return state_by_machine(self.fixture, self._session.store.version)

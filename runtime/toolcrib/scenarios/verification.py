@@ -19,7 +19,7 @@ from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import compact
 from toolcrib.engine.session import Session
 from toolcrib.executors.mock.variables import MockState, state_key
-from toolcrib.expressions.matchers import Matcher, compile_matcher
+from toolcrib.expressions.matchers import MatchDifference, Matcher, compile_matcher, shown
 from toolcrib.loading.scenarios.model import (
     CallRule,
     CallStep,
@@ -140,20 +140,40 @@ def _ended(rules: Verification, last: FinalReply, scope: Mapping[str, JSON]) -> 
 def _kept(part: str, matcher: Matcher, ending: RunEvidence) -> Iterator[ScenarioFailure]:
     """Failures of rows or states."""
     kept, pointer = ending.kept, f"/verify/{part}"
+    unlisted: list[MatchDifference] = []
     try:
-        # Reading a collection may load a large file, so only the collections of the matcher are read.
-        value: dict[str, JSON] = kept.states() if part == "state" else kept.rows(_named(matcher))
+        if part == "state":
+            value: dict[str, JSON] = kept.states()
+            seen = value
+        else:
+            # Reading a collection may load a large file, so only the collections of the matcher are read.
+            value = kept.changed() if part == "changed" else kept.rows(_named(matcher))
+            seen = kept.shown(value)
+        if part == "changed":
+            unlisted = [*_unlisted(matcher.expected(), seen)]
         differences = matcher.differences(value, ending.scope)
-        if not differences:
+        if not differences and not unlisted:
             return
-        shown = value if part == "state" else kept.shown(value)
-        lines = tuple(
-            f"{part}{_placed(line)}" for line in difference_lines(matcher, value, shown, ending.scope)
-        )
+        lines = [*difference_lines(matcher, value, seen, ending.scope), *map(str, unlisted)]
     except ExpressionError as error:
         yield ScenarioFailure(what=part, lines=(f"{part}: {error.message}",), pointer=_within(pointer, error))
         return
-    yield ScenarioFailure(what=part, lines=lines, pointer=pointer + differences[0].pointer)
+    first = differences[0].pointer if differences else ""  # what is not listed has no place in the document
+    yield ScenarioFailure(
+        what=part, lines=tuple(f"{part}{_placed(line)}" for line in lines), pointer=pointer + first
+    )
+
+
+def _unlisted(pattern: Any, changed: Mapping[str, Any]) -> Iterator[MatchDifference]:
+    """The changed rows that a pattern does not name. An operator such as `$len` may be meant for any of them."""
+    for name, rows in changed.items():
+        listed = pattern.get(name, {}) if isinstance(pattern, dict) else {}
+        if not isinstance(listed, dict) or any(key.startswith("$") for key in (*listed, *pattern)):
+            continue
+        for key, row in rows.items():
+            if key not in listed:
+                place = f"/{pointer_step(name)}/{pointer_step(key)}"
+                yield MatchDifference(place, "no change", "a deleted row" if row is None else shown(row))
 
 
 def _named(matcher: Matcher) -> list[str] | None:

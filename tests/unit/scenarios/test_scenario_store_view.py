@@ -73,6 +73,8 @@ GOOD = [
     "store: {orders: {ORD-3: {$exists: false}}, outbox: {ORD-1: {about: ORD-1}}}",
     "store: {outbox: {$len: 1}}",
     "store: {orders: {ORD-1: {total: '{{ before.result.total }}'}}}",
+    "changed: {orders: {ORD-1: {status: paid}}, outbox: {ORD-1: {about: ORD-1}}}",
+    "changed: {orders: {ORD-1: {$exact: {status: paid, total: 40}}}, outbox: {$len: 1}}",
     "state: {cart: paid, till: closed}",
     "state: {$exact: {cart: paid, till: closed}}",
     "budget: {calls: 3, attempts: {$lte: 3}, elapsed: 0}",
@@ -99,6 +101,24 @@ BAD = [
         "store",
         ("store/orders/ORD-3: expected an object, got nothing (did you mean `ORD-2` or `ORD-1`?)",),
     ),
+    (
+        "changed: {orders: {ORD-1: {status: open}, ORD-2: {status: paid}, ORD-3: null}}",
+        "changed",
+        (
+            'changed/orders/ORD-1/status: expected "open", got "paid"',
+            "changed/orders/ORD-2: expected an object, got nothing",
+            "changed/orders/ORD-3: expected null, got nothing",
+            'changed/outbox/ORD-1: expected no change, got {"about": "ORD-1", "password": "***"}',
+        ),
+    ),
+    (
+        "changed: {}",
+        "changed",
+        (
+            'changed/orders/ORD-1: expected no change, got {"status": "paid", "total": 40}',
+            'changed/outbox/ORD-1: expected no change, got {"about": "ORD-1", "password": "***"}',
+        ),
+    ),
     ("state: {till: open}", "state", ('state/till: expected "open", got "closed"',)),
     (
         "budget: {calls: {$lte: 2}}",
@@ -121,6 +141,20 @@ def test_what_is_not_as_it_should_be_is_told(rules, what, lines):
     report = run(f"{STEPS}verify: {{{rules}}}\n")
     assert not report.passed
     assert [(failure.what, failure.lines) for failure in report.failures] == [(what, lines)]
+
+
+def test_a_deleted_row_has_changed():
+    shop = SHOP.replace("{update: order, set: {status: paid}}", "{delete: order}").replace(
+        '"{{ order }}"', "{}"
+    )
+
+    def report(wanted):
+        text = f"steps: [{{call: pay, args: {{id: ORD-1}}}}]\nverify: {{changed: {{outbox: {{$len: 1}}, orders: {wanted}}}}}\n"
+        runtime = runtime_of(shop + text)
+        return str(asyncio.run(run_scenario(runtime, runtime.scenarios[0])))
+
+    assert report("{ORD-1: null}") == "passed s"
+    assert "changed/orders/ORD-1: expected no change, got a deleted row" in report("{}")
 
 
 def test_a_failure_shows_file_and_line_and_no_secret():
@@ -155,6 +189,9 @@ WRONG = [
         "verify: {store: {orders: {ORD-1: {$gtt: 1}}}}",
         ("unknown_operator", "/verify/store/orders/ORD-1/$gtt"),
     ),
+    ("verify: {changed: {order: {}}}", ("unknown_collection", "/verify/changed/order")),
+    ("verify: {changed: 5}", ("never_matches", "/verify/changed")),
+    ("verify: {changed: {orders: {ORD-1: 5}}}", ("never_matches", "/verify/changed/orders/ORD-1")),
     ("verify: {state: {carts: open}}", ("unknown_machine", "/verify/state/carts")),
     ("verify: {state: {cart: opened}}", ("never_matches", "/verify/state/cart")),
     ("verify: {budget: {calls: -1}}", ("never_matches", "/verify/budget/calls")),

@@ -36,7 +36,7 @@ def expression_texts(value: JSON, pointer: str) -> Iterator[tuple[str, str]]:
             yield from expression_texts(item, f"{pointer}/{pointer_step(key)}")
 
 
-KEPT = ("store", "state")
+KEPT = ("store", "changed", "state")
 """Parts of the mocks' state that `verify` can match."""
 
 PARTS = ("result", "error", "content", "attempts", "elapsed")
@@ -92,6 +92,7 @@ def _contradictions(entry: Mapping[str, Any], pointer: str) -> Iterator[Problem]
 _OF_PART: dict[str, dict[str, JSON]] = {
     "attempts": {"type": "integer", "minimum": 0},
     "calls": {"type": "integer", "minimum": 0},
+    "changed": {"type": "object"},
     "elapsed": {"type": "number", "minimum": 0},
     "final_text": {"type": "string"},
     "state": {"type": "object"},
@@ -103,6 +104,7 @@ _OF_PART: dict[str, dict[str, JSON]] = {
 _WORDS = {
     "attempts": "`attempts` is a whole number of at least 0",
     "calls": "`calls` is a whole number of at least 0",
+    "changed": "`changed` is an object of collections",
     "elapsed": "`elapsed` is a number of seconds from 0 up",
     "final_text": "`final_text` is the last text of the agent",
     "state": "`state` is an object of named states",

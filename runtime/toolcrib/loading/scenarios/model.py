@@ -162,7 +162,8 @@ class Verification:
     Attributes:
         calls: Rules on calls; a forbidden call has `times` 0.
         order: `exact`, `subsequence` or `any`, and the tools' names; None for no rule.
-        kept: Matchers for `store` (collection -> key -> row) and `state` (machine -> state), if given.
+        kept: Matchers for `store` (collection -> key -> row), `changed` (the same, for the rows that differ from the
+            initial ones; None for a deleted row) and `state` (machine -> state), if given.
         budget: Matchers for the totals of all calls: `calls`, `attempts` and `elapsed`, if given.
         unused_rules: Severity if a rule in the scenario's own mocks is never used.
         final_text: Matcher for the last text of the agent; None for any.

@@ -104,17 +104,18 @@ def check_state_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> It
         return
     seen = {name: with_mock(tools[name], scenario) for name in tool_names(scenario, tools) if name in tools}
     (collections, machines), unclear = visible_state(scenario, seen)
-    for name, pointer in _names_in(wanted.get("store"), "/verify/store"):
-        if name not in collections:
-            message = f"unknown collection `{name}`; {_those(collections)}"
-            absent = Problem(code="unknown_collection", message=message, pointer=pointer)
-            yield (
-                _unclear(name, pointer, "store")
-                if name in unclear
-                else _declare(absent, name, collections, "store")
-            )
-        else:
-            yield from _never_kept(collections[name], wanted["store"], pointer)
+    for part in ("store", "changed"):
+        for name, pointer in _names_in(wanted.get(part), f"/verify/{part}"):
+            if name not in collections:
+                message = f"unknown collection `{name}`; {_those(collections)}"
+                absent = Problem(code="unknown_collection", message=message, pointer=pointer)
+                yield (
+                    _unclear(name, pointer, "store")
+                    if name in unclear
+                    else _declare(absent, name, collections, "store")
+                )
+            else:
+                yield from _never_kept(collections[name], wanted[part], pointer, deleted=part == "changed")
     for name, pointer in _names_in(wanted.get("state"), "/verify/state"):
         if name not in machines:
             message = f"unknown named state `{name}`; {_those(machines)}"
@@ -153,8 +154,8 @@ def _unclear(name: str, pointer: str, key: str) -> Problem:
     return Problem(code="unclear_name", message=message, pointer=pointer, hint=hint)
 
 
-def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator[Problem]:
-    """The problems of a matcher that no collection or none of its rows can match."""
+def _never_kept(collection: Collection, pattern: JSON, pointer: str, *, deleted: bool) -> Iterator[Problem]:
+    """The problems of a matcher that no collection or none of its rows can match; `deleted` permits null for a row."""
     wanted = pattern[collection.name] if isinstance(pattern, dict) else pattern
     by_keys = [*_names_in(wanted, pointer)]
     if not by_keys and find_impossible(wanted, {"type": "object"}):
@@ -169,6 +170,8 @@ def _never_kept(collection: Collection, pattern: JSON, pointer: str) -> Iterator
     of_rows = schema if "$ref" in schema else {"type": "object", **schema}
     rows = wanted if isinstance(wanted, dict) else {}
     for key, place in by_keys:
+        if deleted and rows[key] is None:
+            continue
         for fault in find_impossible(rows[key], of_rows):
             if fault.severity == "error":
                 said = fault.message.replace(

@@ -106,6 +106,9 @@ class Agent(AgentExecutor):
     started: asyncio.Event = field(default_factory=asyncio.Event)
     cards: int = 0
     not_modified: int = 0
+    reads: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
+    cache_control: str = ""
+    failing: bool = False
     base: str = ""
     raw: dict[str, Any] = field(default_factory=dict)
     token: str = ""
@@ -187,10 +190,11 @@ async def sdk_agent(
     legacy_path: bool = False,
     token: str = "",
     cache_control: str = "public, max-age=60",
+    card_headers: dict[str, str] | None = None,
     extended: Callable[[str], dict[str, Any]] | None = None,
 ) -> AsyncIterator[Agent]:
     """Serve an agent of the SDK on a port of its own, in this event loop."""
-    agent = Agent(note, token=token)
+    agent = Agent(note, token=token, cache_control=cache_control)
     sock = socket.socket()
     sock.bind(("127.0.0.1", 0))
     agent.base = f"http://127.0.0.1:{sock.getsockname()[1]}"
@@ -203,8 +207,13 @@ async def sdk_agent(
 
     async def card_route(request: Request) -> Response:
         agent.cards += 1
+        agent.reads.put_nowait(None)
+        if agent.failing:
+            return Response(status_code=500)
         tag = f'"{hash(str(agent.raw))}"'
-        headers = {"ETag": tag, "Cache-Control": cache_control}
+        headers = {"ETag": tag, **(card_headers or {})}
+        if agent.cache_control:
+            headers["Cache-Control"] = agent.cache_control
         if request.headers.get("if-none-match") == tag:
             agent.not_modified += 1
             return Response(status_code=304, headers=headers)

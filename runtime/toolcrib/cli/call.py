@@ -16,12 +16,14 @@ from toolcrib.cli.approvals import TerminalApprover, answer_hint
 from toolcrib.cli.arguments import read_arguments
 from toolcrib.cli.options import (
     ReadOptions,
+    args_file_option,
     json_option,
     open_runtime,
     passthrough_option,
     print_refusals,
     read_options,
     tool_argument,
+    words_argument,
 )
 from toolcrib.cli.output import answer_lines, outline, part_line, print_failure, table
 from toolcrib.cli.redirected_stdout import redirected_stdout
@@ -36,13 +38,8 @@ from toolcrib.security.trust import Untrusted
 
 @click.command("call")
 @tool_argument
-@click.argument("words", nargs=-1, metavar="[KEY=TEXT | KEY:=JSON]...")
-@click.option(
-    "--args-file",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="Read arguments from a YAML or JSON file that holds an object; `-` is standard input.",
-)
+@words_argument
+@args_file_option
 @click.option("--mode", metavar="MODE", help="Call the tool in this mode instead of its own.")
 @click.option("--dry-run", is_flag=True, help="Show what the call would do, without making it.")
 @click.option(

@@ -626,6 +626,7 @@ async def _answers(runtime: Runtime) -> dict[str, Catalogue | NotReady]:
             return error
 
     try:
+        await engine_of(runtime).read_directories()
         answers = await asyncio.gather(*map(one, runtime.servers))
         return dict(zip(runtime.servers, answers, strict=True))
     finally:
@@ -649,15 +650,16 @@ def _row(
     if isinstance(answer, NotReady) and answer.denied and answer.code == Untrusted.code:
         return row | {"fault": "not queried: not trusted"}
     if isinstance(answer, NotReady):
-        findings.error(f"server `{server.name}` cannot be used: {answer.message}", answer.hint)
+        findings.error(f"{server.kind} `{server.name}` cannot be used: {answer.message}", answer.hint)
         return row | {"fault": answer.message}
     judge = engine_of(runtime).world.judge
     verdict = judge(server, answer)
     told = [*dict.fromkeys(verdict.refused.values()), *judge(server, None).warnings, *verdict.warnings]
     for text in (*told, *answer.remarks, *(f"`{name}`: {why}" for name, why in answer.refused.items())):
-        findings.warning(f"server `{server.name}`: {text}")
+        findings.warning(f"{server.kind} `{server.name}`: {text}")
     protocol = answer.info.get("protocol")
-    return row | {"tools": len(answer.tools), "protocol": protocol, "lock": told}
+    listed = {"agents": len(answer.agents)} if server.lists else {}
+    return row | {"tools": len(answer.tools), "protocol": protocol, "lock": told, **listed}
 
 
 def server_line(row: Mapping[str, Any]) -> list[str]:
@@ -666,5 +668,6 @@ def server_line(row: Mapping[str, Any]) -> list[str]:
         state = "not queried" if row["fault"].startswith("not queried") else "cannot be used"
     else:
         speaks = "A2A" if row["transport"] == AGENT_MODE else "MCP"
-        state = plural(row["tools"], "tool") + (f", {speaks} {row['protocol']}" if row["protocol"] else "")
+        offers = plural(row["agents"], "agent") if "agents" in row else plural(row["tools"], "tool")
+        state = offers + (f", {speaks} {row['protocol']}" if row["protocol"] else "")
     return [row["name"], row["transport"], row["address"], state, f"({row['place']})"]

@@ -25,6 +25,7 @@ from toolcrib.core.pointers import keys_of, pointer_to
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine import engine_of
+from toolcrib.engine.discovery import server_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.security.hidden_characters import HiddenCharacter, decode_tag_characters, spell_out_hidden
 from toolcrib.servers.environment import accept_all
@@ -98,14 +99,16 @@ def command(
         raise click.UsageError("`--check` writes nothing, but `--update` writes; use only one of them")
     runtime = open_runtime(reading)
     print_refusals(runtime)
+    unread = _directories(runtime)
     servers = _chosen(runtime, names)
     if not servers:
-        click.echo("no MCP servers; add them under `servers` in toolcrib.yaml", err=True)
+        click.echo("no servers; add them under `servers` or `agents` in toolcrib.yaml", err=True)
         ctx.exit(exit_codes.NOTHING_SELECTED)
     lock = _read(ctx, runtime, rewrites=update and not names)
     # With named servers or `--mcp`, the other locked servers are not selected, but that does not mean that
     # they were removed.
     known = () if names or reading.servers else tuple(sorted({*lock.servers} - {*runtime.servers}))
+    known = tuple(name for name in known if server_of(name, unread) is None)
     found = asyncio.run(_looked_at(runtime, servers, lock, update=update, forgotten=known))
     text = _text(lock, found)
     # New servers are added without `--update`, changes need it. If anything differs, nothing is written at
@@ -124,9 +127,28 @@ def command(
     ctx.exit(_code(found, update=update, check=check))
 
 
+def _directories(runtime: Runtime) -> list[str]:
+    """Read the directories of agents, report those that cannot be read, and return their names."""
+    engine = engine_of(runtime)
+    if not any(server.lists for server in runtime.servers.values()):
+        return []
+
+    async def read() -> None:
+        try:
+            await engine.read_directories()
+        finally:
+            # Connections belong to an event loop.
+            await engine.executors.aclose()
+
+    asyncio.run(read())
+    for error in engine.down.values():
+        click.echo(escape_terminal(str(error)), err=True)
+    return [*engine.down]
+
+
 def _chosen(runtime: Runtime, names: Sequence[str]) -> list[Server]:
-    """The servers with these names; all servers if no name is given."""
-    servers = runtime.servers
+    """The servers with these names; all servers if no name is given. Directories of agents offer no tools."""
+    servers = {name: server for name, server in runtime.servers.items() if not server.lists}
     for name in names:
         if name not in servers:
             known = ", ".join(f"`{each}`" for each in servers) or "none"

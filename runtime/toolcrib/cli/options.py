@@ -142,6 +142,17 @@ def _read_options_of(ctx: click.Context | None) -> ReadOptions:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 """`--json` as parameter `as_json`."""
 
+words_argument = click.argument("words", nargs=-1, metavar="[KEY=TEXT | KEY:=JSON]...")
+"""The arguments of a call as parameter `words`."""
+
+args_file_option = click.option(
+    "--args-file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="Read arguments from a YAML or JSON file that holds an object; `-` is standard input.",
+)
+"""`--args-file` as parameter `args_file`."""
+
 paths_argument = click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path(exists=True))
 """`[PATH]...` as parameter `paths`."""
 
@@ -346,14 +357,18 @@ def print_unqueried_servers(runtime: Runtime) -> None:
     """Print on stderr which servers were not queried, for commands that query none."""
     names = engine_of(runtime).undiscovered
     for name, when in engine_of(runtime).stock.remembered.items():
-        click.echo(f"server `{escape_terminal(name)}`: not queried; showing its answer of {when}", err=True)
+        click.echo(f"{_kind(runtime, name)}: not queried; showing its answer of {when}", err=True)
     for name in names:
-        click.echo(f"server `{escape_terminal(name)}`: not queried", err=True)
+        click.echo(f"{_kind(runtime, name)}: not queried", err=True)
     if names:
         click.echo(
             "    hint: run `toolcrib doctor` to query servers, or `toolcrib lock` to store what they offer",
             err=True,
         )
+
+
+def _kind(runtime: Runtime, name: str) -> str:
+    return f"{runtime.servers[name].kind} `{escape_terminal(name)}`"
 
 
 def print_unimported_tools(runtime: Runtime, only: str = "") -> None:

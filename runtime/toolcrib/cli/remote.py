@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -13,29 +13,28 @@ from toolcrib.cli import exit_codes
 from toolcrib.cli.approvals import TerminalApprover
 from toolcrib.cli.arguments import read_arguments
 from toolcrib.cli.call import event_line, print_result
-from toolcrib.cli.options import ReadOptions, json_option, open_runtime, read_options
+from toolcrib.cli.options import (
+    ReadOptions,
+    args_file_option,
+    json_option,
+    open_runtime,
+    read_options,
+    words_argument,
+)
 from toolcrib.cli.output import json_text, outline, table, terminal_width
 from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.cli.trust import can_ask
 from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import NotReady
 from toolcrib.core.model import JSON, Failure, Outcome, Result
-from toolcrib.core.server_config import AGENT_MODE
 from toolcrib.core.text import escape_terminal
-from toolcrib.engine.remote_tools import RemoteTool
+from toolcrib.engine import engine_of
+from toolcrib.engine.remote_tools import RemoteTool, agents_of
 from toolcrib.engine.runtime import Runtime
 
 _AGENT = click.argument("agent", metavar="AGENT")
 _TOOL = click.argument("tool", metavar="TOOL")
 _TASK = click.argument("task", metavar="TASK")
-_WORDS = click.argument("words", nargs=-1, metavar="[KEY=TEXT | KEY:=JSON]...")
-_ARGS_FILE = click.option(
-    "--args-file",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
-    help="Read arguments from a YAML or JSON file that holds an object; `-` is standard input.",
-)
-
 
 _T = TypeVar("_T")
 
@@ -79,8 +78,7 @@ def command() -> None:
 def list_(ctx: click.Context, *, agents: tuple[str, ...], as_json: bool, reading: ReadOptions) -> None:
     """List the tools of agents; without names, of all agents. The exit code is 14 if an agent cannot be used."""
     runtime = open_runtime(reading)
-    names = agents or tuple(name for name, each in runtime.servers.items() if each.mode == AGENT_MODE)
-    found = _run(_listed(runtime, names))
+    found = _run(_listed(runtime, agents))
     failures = {name: each for name, each in found.items() if isinstance(each, NotReady)}
     tools = [tool for each in found.values() if not isinstance(each, NotReady) for tool in each]
     if as_json:
@@ -90,7 +88,7 @@ def list_(ctx: click.Context, *, agents: tuple[str, ...], as_json: bool, reading
         _echo(table([(tool.agent, tool.name, tool.description) for tool in tools], terminal_width()))
         for error in failures.values():
             _echo([error.message, *([f"    hint: {error.hint}"] if error.hint else [])], err=True)
-        if not names:
+        if not found:
             click.echo("no agent is configured; add one under `agents` in toolcrib.yaml", err=True)
     denied = bool(failures) and all(error.denied for error in failures.values())
     outcome = Outcome.DENIED if denied else Outcome.UNAVAILABLE if failures else Outcome.OK
@@ -106,7 +104,12 @@ async def _listed(runtime: Runtime, names: tuple[str, ...]) -> dict[str, tuple[R
             return error
 
     async with aclosing(runtime):
-        return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
+        engine = engine_of(runtime)
+        await engine.read_directories()
+        wanted = names or tuple(agents_of(runtime.servers))
+        found = dict(zip(wanted, await asyncio.gather(*map(one, wanted)), strict=True))
+        down = {} if names else {name: error for name, error in engine.down.items() if name not in found}
+        return {**found, **down}
 
 
 @command.command("describe")
@@ -136,50 +139,39 @@ def _document(tool: RemoteTool) -> dict[str, JSON]:
     return {**tool._asdict(), "annotations": dict(tool.annotations)}
 
 
+def _calls(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the arguments and options of a call."""
+    for option in (
+        read_options,
+        json_option,
+        _METADATA,
+        _TIMEOUT,
+        args_file_option,
+        words_argument,
+        _TOOL,
+        _AGENT,
+    ):
+        function = option(function)
+    return click.pass_context(function)
+
+
 @command.command("call")
-@_AGENT
-@_TOOL
-@_WORDS
-@_ARGS_FILE
-@_TIMEOUT
-@_METADATA
-@json_option
-@read_options
-@click.pass_context
-def call(
-    ctx: click.Context,
-    *,
-    agent: str,
-    tool: str,
-    words: tuple[str, ...],
-    args_file: str | None,
-    timeout: float | None,
-    metadata: tuple[str, ...],
-    as_json: bool,
-    reading: ReadOptions,
-) -> None:
+@_calls
+def call(ctx: click.Context, **given: Any) -> None:
     """Call a tool of an agent. The result goes to stdout; the exit code reports the outcome."""
-    arguments, more = read_arguments(words, args_file), read_arguments(metadata)
-    runtime = _opened(reading)
-    result = _run(
-        _alone(runtime, runtime.execute_remote_tool(agent, tool, arguments, metadata=more, timeout=timeout))
-    )
-    ctx.exit(_print(result, as_json=as_json, worded=bool(words)))
+    ctx.exit(_called(streams=False, **given))
 
 
 @command.command("stream")
-@_AGENT
-@_TOOL
-@_WORDS
-@_ARGS_FILE
-@_TIMEOUT
-@_METADATA
-@json_option
-@read_options
-@click.pass_context
-def stream(
-    ctx: click.Context,
+@_calls
+def stream(ctx: click.Context, **given: Any) -> None:
+    """Call a tool of an agent, and print its progress and partial results on stderr as they arrive."""
+    ctx.exit(_called(streams=True, **given))
+
+
+def _called(
     *,
+    streams: bool,
     agent: str,
     tool: str,
     words: tuple[str, ...],
@@ -188,12 +180,15 @@ def stream(
     metadata: tuple[str, ...],
     as_json: bool,
     reading: ReadOptions,
-) -> None:
-    """Call a tool of an agent, and print its progress and partial results on stderr as they arrive."""
+) -> int:
+    """Make a call, and print its result. Returns the exit code."""
     arguments, more = read_arguments(words, args_file), read_arguments(metadata)
     runtime = _opened(reading)
-    events = runtime.execute_remote_tool_streaming(agent, tool, arguments, metadata=more, timeout=timeout)
-    ctx.exit(_print(_run(_alone(runtime, _told(events))), as_json=as_json, worded=bool(words)))
+    make = runtime.execute_remote_tool_streaming if streams else runtime.execute_remote_tool
+    made: Any = make(agent, tool, arguments, metadata=more, timeout=timeout)
+    return _print(
+        _run(_alone(runtime, _told(made) if streams else made)), as_json=as_json, worded=bool(words)
+    )
 
 
 async def _told(events: AsyncIterator[Any]) -> Result:

@@ -317,11 +317,18 @@ class Remote(NamedTuple):
         server: Name of the server in the project; empty for the only one that offers the tool.
         tool: The server's name for the tool.
         fixed: Names of the arguments that the descriptor sets and callers cannot.
+        others: Names of further servers with the same tool, which are called if the first one cannot be.
     """
 
     server: str
     tool: str
     fixed: frozenset[str] = frozenset()
+    others: tuple[str, ...] = ()
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """All servers of the tool, the first one first."""
+        return (self.server, *self.others)
 
 
 class Kinds(Protocol):

@@ -58,6 +58,10 @@ class Server(NamedTuple):
         tools: Names of the tools of an agent that are offered without its card.
         hosts: Further hosts, as `host` or `host:port`, at which the card of an agent may place its endpoint.
         lenient: Whether an agent may answer without marking its result.
+        jwks: File with a JSON Web Key Set, one of whose keys must have signed the card of an agent; empty for any card.
+        lists: Whether it is a directory, whose URL lists the cards of agents.
+        directory: URL of the directory that lists the agent; empty if the project names it.
+        card_file: File with the card of an agent, whose endpoint is `url`; empty if the card is read from there.
         root: Folder of the file that configures the server.
         places: Key of the server, such as `command`, or `""` for the server itself -> `file:line`.
     """
@@ -85,6 +89,10 @@ class Server(NamedTuple):
     tools: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     lenient: bool = False
+    jwks: str = ""
+    lists: bool = False
+    directory: str = ""
+    card_file: str = ""
     root: str = "."
     places: Mapping[str, str] = NOTHING
 
@@ -149,6 +157,7 @@ class Catalogue(NamedTuple):
         remarks: Other problems with the list, such as a repeated cursor.
         info: Information from the server: `name`, `version`, `title`, `instructions` and `protocol`, if it sends
             them.
+        agents: Name of an agent in the project -> URL of its card, for a directory.
     """
 
     server: str
@@ -156,10 +165,32 @@ class Catalogue(NamedTuple):
     refused: Mapping[str, str] = NOTHING
     remarks: tuple[str, ...] = ()
     info: Mapping[str, str] = NOTHING
+    agents: Mapping[str, str] = NOTHING
 
     def says(self) -> dict[str, dict[str, Any]]:
         """Return the copied keys of each tool, by the server's name for it."""
         return {name: copied_keys(definition) for name, definition in self.tools.items()}
+
+
+def configured_servers(servers: Mapping[str, Server]) -> dict[str, Server]:
+    """Return the servers that the project itself names, without the agents that a directory lists."""
+    return {name: server for name, server in servers.items() if not server.directory}
+
+
+def listed_agents(servers: Mapping[str, Server], known: Mapping[str, Catalogue]) -> dict[str, Server]:
+    """Return the agents that the directories among some servers list. A name that the project itself uses is left out.
+
+    Args:
+        servers: The servers by name.
+        known: Maps the name of a directory to its catalogue, if it was read.
+    """
+    return {
+        name: directory._replace(name=name, url=url, lists=False, directory=directory.url)
+        for directory in servers.values()
+        if directory.lists and directory.name in known
+        for name, url in known[directory.name].agents.items()
+        if name not in servers
+    }
 
 
 class LockVerdict(NamedTuple):
@@ -177,13 +208,16 @@ class LockVerdict(NamedTuple):
     code: str = "definition_changed"
 
 
+LONGEST_SERVER_NAME = 64
+"""Maximum length of a server's name in characters."""
+
 LONGEST_NAME = 128
 """Maximum length of a tool's name in characters, as in descriptors."""
 
 
-def place_of_server(name: str) -> str:
-    """Return the source of the values that a descriptor inherits from a server."""
-    return f"server {name}"
+def place_of_server(server: Server) -> str:
+    """Return the source of the values that a descriptor inherits from a server: `server time`, `agent crm`."""
+    return f"{server.kind} {server.name}"
 
 
 COPIED_KEYS = ("title", "description", "inputSchema", "outputSchema", "annotations", "icons")

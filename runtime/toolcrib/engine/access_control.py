@@ -466,7 +466,7 @@ class AccessControl:
             refused = next(self.refusals(requirements_of_server(server)), None)
             if refused is None:
                 return judge(server, catalogue)
-            why = f"access refuses the server `{server.name}`, which is {refused}"
+            why = f"access refuses the {server.kind} `{server.name}`, which is {refused}"
             return LockVerdict({"*": why}, code=refused.code)
 
         return judged

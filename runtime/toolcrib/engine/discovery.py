@@ -14,6 +14,7 @@ from toolcrib.core.model import NOTHING, Descriptor, Outcome, Schema
 from toolcrib.core.pointers import file_and_line
 from toolcrib.core.protocols import Kinds, Remote
 from toolcrib.core.server_config import (
+    AGENT_MODE,
     Catalogue,
     Server,
     descriptor_of,
@@ -72,11 +73,11 @@ def with_servers(
         kinds: The block schemas and checks of the modes.
     """
     bound = {tool.name: found for tool in loaded.tools if (found := _remote_of(tool, kinds)) is not None}
-    problems = [*_unknown_servers(loaded, bound, servers)]
+    problems = [*_unknown_servers(loaded, bound, servers, known)]
     tools, waiting, unbound = [], {}, {}
     for tool in loaded.tools:
         mode, remote = bound.get(tool.name, ("", None))
-        own = {name: server for name, server in servers.items() if server.mode == mode}
+        own = {name: server for name, server in servers.items() if server.mode == mode and not server.lists}
         if remote is not None and not remote.server and own:
             choice = choose_server(tool, mode, remote, own, known)
             remote = choice.remote
@@ -88,12 +89,19 @@ def with_servers(
             else:
                 first, *others = choice.unlisted
                 waiting[tool.name] = PendingDescriptor(first, mode, tuple(others))
-        catalogue = None if remote is None or remote.server not in own else known.get(remote.server)
-        if remote is not None and catalogue is not None:
-            tool, faults = _completed(tool, own[remote.server], remote, catalogue, kinds)  # noqa: PLW2901
+        offering = None if remote is None else _offering(remote, own, known)
+        if remote is not None and offering is not None:
+            tool, faults = _completed(tool, own[offering], remote, known[offering], kinds)  # noqa: PLW2901
             problems += faults
-        elif remote is not None and remote.server in own and "input_schema" not in tool.origin.written:
-            waiting[tool.name] = PendingDescriptor(remote.server, mode)
+        elif remote is not None:
+            complete = "input_schema" in tool.origin.written
+            named = [
+                _directory_of(name, servers, known) if name not in own else "" if complete else name
+                for name in remote.servers
+            ]
+            pending = [name for name in named if name]
+            if pending:
+                waiting[tool.name] = PendingDescriptor(pending[0], mode, tuple(pending[1:]))
         tools.append(tool)
     names, refused = {tool.name for tool in tools} | set(loaded.refused), dict(loaded.refused)
     for server in servers.values():
@@ -129,6 +137,18 @@ def _prefix_of(server: str) -> str:
     return name.removesuffix("x")
 
 
+def _directory_of(name: str, servers: Mapping[str, Server], known: Mapping[str, Catalogue]) -> str:
+    """The directory that may list an agent of this name once it is read; empty if there is none."""
+    unread = [each for each, server in servers.items() if server.lists and each not in known]
+    return server_of(name, unread) or ""
+
+
+def _offering(remote: Remote, own: Mapping[str, Server], known: Mapping[str, Catalogue]) -> str | None:
+    """The first server of a tool that lists it; the first that is listed at all if none does; None if none is listed."""
+    listed = [name for name in remote.servers if name in own and name in known]
+    return next((name for name in listed if remote.tool in known[name].tools), next(iter(listed), None))
+
+
 def _remote_of(tool: Descriptor, kinds: Kinds) -> tuple[str, Remote] | None:
     """The first block of a tool that refers to a tool of a server: its mode and that tool."""
     for mode, block in tool.bindings.items():
@@ -139,21 +159,28 @@ def _remote_of(tool: Descriptor, kinds: Kinds) -> tuple[str, Remote] | None:
 
 
 def _unknown_servers(
-    loaded: LoadedDocuments, bound: Mapping[str, tuple[str, Remote]], servers: Mapping[str, Server]
+    loaded: LoadedDocuments,
+    bound: Mapping[str, tuple[str, Remote]],
+    servers: Mapping[str, Server],
+    known: Mapping[str, Catalogue],
 ) -> Iterator[Problem]:
     for tool in loaded.tools:
         mode, remote = bound.get(tool.name, ("", None))
-        own = [name for name, server in servers.items() if server.mode == mode]
-        if servers and remote is not None and remote.server and remote.server not in own:
+        own = [name for name, server in servers.items() if server.mode == mode and not server.lists]
+        several = () if remote is None or not servers else remote.servers
+        for place, name in enumerate(several):
+            # A directory may list it, once it is read.
+            if not name or name in own or _directory_of(name, servers, known):
+                continue
             kind = kind_of_mode(mode)
-            message = f"unknown {kind} `{remote.server}`, so `{tool.name}` cannot be called in mode `{mode}`"
-            near = did_you_mean(remote.server, own)
+            message = f"unknown {kind} `{name}`, so `{tool.name}` cannot be called in mode `{mode}`"
+            near = did_you_mean(name, own)
             yield _placed(
                 tool,
                 Problem(
                     code="unknown_server",
                     message=message,
-                    pointer=f"/{mode}/{kind}",
+                    pointer=f"/{mode}/{kind}" if len(several) == 1 else f"/{mode}/prefer/{place}",
                     hint=near or f"add it to `{kind}s` in `toolcrib.yaml`",
                     severity="warning",
                 ),
@@ -170,7 +197,7 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
     ]
     source, line = _place_of(server)
     loaded = parse(source, documents, kinds, line=line) if documents else LoadedDocuments()
-    tools = tuple(_as_inherited(tool, server.name) for tool in loaded.tools)
+    tools = tuple(_as_inherited(tool, server) for tool in loaded.tools)
     refused = {name: catalogue.refused[tool] for tool, name in names.items() if tool in catalogue.refused}
     refused |= {name: f"{fault.message} (at {fault.pointer})" for name, fault in loaded.refused.items()}
     whose = {name: f"the tool `{tool}` of the {server.kind} `{server.name}`" for tool, name in names.items()}
@@ -178,11 +205,16 @@ def _imported(server: Server, catalogue: Catalogue, own: Collection[str], kinds:
         name: _remark(f"{whose[name]} is not offered: {why}", source, line) for name, why in refused.items()
     }
     told = [*(f"the {server.kind} `{server.name}`: {remark}" for remark in catalogue.remarks), *remarks]
-    problems = (*faults.values(), *(_remark(text, source, line) for text in told))
-    return LoadedDocuments(tools=tools, problems=problems, refused=faults)
+    problems = [*faults.values(), *(_remark(text, source, line) for text in told)]
+    if server.mode == AGENT_MODE and not (server.lists or catalogue.tools or catalogue.refused):
+        text = f"the agent `{server.name}` offers no tools: no skill of its card is one"
+        hint = "a skill is a tool if it has the tag `tool`, or if the extension for tool descriptors names it"
+        nothing = Problem(code="server_remark", message=text, hint=hint, severity="notice")
+        problems.append(nothing.at(source, line, 1))
+    return LoadedDocuments(tools=tools, problems=tuple(problems), refused=faults)
 
 
-def _as_inherited(tool: Descriptor, server: str) -> Descriptor:
+def _as_inherited(tool: Descriptor, server: Server) -> Descriptor:
     """An imported tool whose keys are those of the server, and not of the document that configures the server."""
     told = dict.fromkeys((key for key in INHERITED if key in tool.origin.written), place_of_server(server))
     origin = tool.origin._replace(written=tool.origin.written - told.keys(), settings=told)
@@ -196,7 +228,7 @@ def _remark(text: str, source: str, line: int) -> Problem:
 def _place_of(server: Server) -> tuple[str, int]:
     """The file and line that define a server; `server NAME` for one that a program passed."""
     source, line = file_and_line(server.place())
-    return (source, line) if source and line else (f"server {server.name}", 1)
+    return (source, line) if source and line else (place_of_server(server), 1)
 
 
 def _completed(
@@ -214,7 +246,7 @@ def _completed(
     taken = {key: value for key, value in taken.items() if key not in tool.origin.settings}
     if "input_schema" in taken:
         taken["input_schema"] = _without(theirs.input_schema, remote.fixed)
-    told = dict.fromkeys(taken, place_of_server(remote.server))
+    told = dict.fromkeys(taken, place_of_server(server))
     digest = hashlib.sha256(f"{tool.origin.digest}{theirs.origin.digest}".encode()).hexdigest()
     origin = tool.origin._replace(digest=digest, settings={**told, **tool.origin.settings})
     tool = tool._replace(**taken, origin=origin)
@@ -234,11 +266,11 @@ def _bound_to(tool: Descriptor, mode: str, remote: Remote) -> Descriptor:
 def _their_own(server: Server, definition: Mapping[str, Any], kinds: Kinds) -> Descriptor | None:
     """The server's tool as a descriptor."""
     document = descriptor_of(server, definition, "remote")
-    return next(iter(parse(f"server {server.name}", [document], kinds).tools), None)
+    return next(iter(parse(place_of_server(server), [document], kinds).tools), None)
 
 
 def _missing(tool: Descriptor, server: Server, remote: Remote, catalogue: Catalogue) -> Problem:
-    message = f"the {server.kind} `{remote.server}` has no tool `{remote.tool}`"
+    message = f"the {server.kind} `{server.name}` has no tool `{remote.tool}`"
     hint = did_you_mean(remote.tool, catalogue.tools) or (
         f"its tools are: {', '.join(f'`{name}`' for name in catalogue.tools)}"
     )
@@ -325,19 +357,39 @@ class Discovery:
         self._owner = owner
         self._taking: set[asyncio.Task[None]] = set()
 
-    async def ask(self, names: Collection[str]) -> tuple[Problem, ...]:
+    async def ask(self, names: Collection[str], *, follow: bool = True) -> tuple[Problem, ...]:
         """List servers concurrently, activate their tools, and return an error for each of them that failed.
 
         Servers that have answered are skipped, and so are locked servers under the policy `block`.
+
+        Args:
+            names: The servers.
+            follow: Whether the agents that a directory lists are listed, too, if their tools are wanted.
         """
+        asked: set[str] = set()
         async with self._owner.changing:
-            wanted = [name for name in names if name not in self.offered and not self._is_frozen(name)]
-            before = {name: self._known(name) for name in wanted}
-            await asyncio.gather(*map(self._ask, wanted))
-            # Linking everything again is slow; skip it if the servers offer what the lock already says.
-            if any(self._known(name) != said for name, said in before.items()):
-                await self._owner.read_again()
+            while wanted := [name for name in names if name not in asked and self._is_open(name)]:
+                asked.update(wanted)
+                before = {name: self._known(name) for name in wanted}
+                await asyncio.gather(*map(self._ask, wanted))
+                # Linking everything again is slow; skip it if the servers offer what the lock already says.
+                if any(self._known(name) != said for name, said in before.items()):
+                    await self._owner.read_again()
+                names = (*names, *(self._listed_by(wanted) if follow else ()))
             return self.problems(names)
+
+    def _is_open(self, name: str) -> bool:
+        """Whether a server has not been listed, and may be."""
+        return name not in self.offered and not self._is_frozen(name)
+
+    def _listed_by(self, names: Collection[str]) -> list[str]:
+        """The agents of some directories that must be asked before all tools are known."""
+        stock = self._owner.stock
+        urls = {stock.servers[name].url for name in names if stock.servers[name].lists}
+        if not urls:
+            return []
+        wanted = all_awaited(stock, self._owner.registry)
+        return [name for name in wanted if stock.servers[name].directory in urls]
 
     async def _ask(self, name: str) -> None:
         self.down.pop(name, None)
@@ -350,7 +402,7 @@ class Discovery:
         """Receive a changed tool list from a server, and activate it in the background if it differs."""
         known = self._known(server)
         # None: no tool of the server is in use, so there is nothing to replace.
-        if server not in self._owner.stock.servers or known is None or catalogue.says() == known:
+        if server not in self._owner.stock.servers or known is None or _content(catalogue) == known:
             return
         # The event loop holds only a weak reference to a task; the set keeps it alive until it ends.
         task = asyncio.get_running_loop().create_task(self._take(server, catalogue))
@@ -360,15 +412,22 @@ class Discovery:
     async def _take(self, server: str, catalogue: Catalogue) -> None:
         async with self._owner.changing:
             # A reload or a close may have come first while this task waited for the lock.
-            if self._owner.closed or catalogue.says() == self._known(server) or self._is_frozen(server):
+            if self._owner.closed or _content(catalogue) == self._known(server) or self._is_frozen(server):
                 return
             self.offered[server] = catalogue
             await self._owner.read_again()
+            left = self._owner.stock.servers
+            for gone in [name for name in (*self.offered, *self.down) if name not in left]:
+                self.offered.pop(gone, None)
+                self.down.pop(gone, None)
+            appeared = self._listed_by([server])
+        if appeared:
+            await self.ask(appeared)
 
-    def _known(self, server: str) -> Mapping[str, Any] | None:
-        """The active tool list of a server; None if nothing is known about it."""
+    def _known(self, server: str) -> object:
+        """What is active of a server's catalogue; None if nothing is known about it."""
         known = self.offered.get(server) or self._locked().get(server)
-        return None if known is None else known.says()
+        return None if known is None else _content(known)
 
     def _is_frozen(self, server: str) -> bool:
         """Whether the lock file determines the tools, regardless of the server's answer."""
@@ -402,7 +461,7 @@ class Discovery:
         remote = self._owner.executors.remote_of(tool.mode, name, tool.bindings.get(tool.mode))
         if remote is None:
             return ()
-        return (remote.server,) if remote.server in left else () if remote.server else tuple(left)
+        return tuple(name for name in remote.servers if name in left) if remote.server else tuple(left)
 
     def lock(self) -> Lock:
         """Read the lock file."""
@@ -447,6 +506,11 @@ class Discovery:
         """Stop applying changed tool lists."""
         for task in self._taking:
             task.cancel()
+
+
+def _content(catalogue: Catalogue) -> object:
+    """The part of a catalogue that changes the registry."""
+    return catalogue.says(), catalogue.agents
 
 
 def all_awaited_by(stock: LoadedProject, registry: Registry, name: str) -> tuple[str, ...]:

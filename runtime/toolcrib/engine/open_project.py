@@ -13,7 +13,7 @@ from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
 from toolcrib.core.model import NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
 from toolcrib.core.pointers import file_and_line, pointer_step
 from toolcrib.core.protocols import Kinds
-from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server
+from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server, listed_agents
 from toolcrib.engine.discovery import ImportedTools, is_of_unlisted, server_of, with_servers
 from toolcrib.engine.startup import known_modes
 from toolcrib.engine.workspaces import models_of
@@ -191,13 +191,19 @@ def _with_servers(
     chosen.trail.file(chosen.lock_file)
     lock, problems = read_lock(chosen.lock_file)
     loaded = replace(loaded, problems=(*loaded.problems, *problems))
+    chosen.servers |= listed_agents(chosen.servers, offered)
     known = {**lock.known(chosen.servers), **offered}
-    when: Mapping[str, str] = NOTHING
+    when: dict[str, str] = {}
     if remembers:
         from toolcrib.servers.tool_list_cache import load_tool_lists  # noqa: PLC0415 -- as above
 
-        before = load_tool_lists(server for name, server in chosen.servers.items() if name not in known)
-        known, when = {**before.offered, **known}, before.when
+        asked = chosen.servers
+        # Once more for the agents of cached directories.
+        while asked:
+            before = load_tool_lists(server for name, server in asked.items() if name not in known)
+            known, when = {**before.offered, **known}, {**when, **before.when}
+            asked = listed_agents(chosen.servers, known)
+            chosen.servers |= asked
     brought = _keeping(with_servers(loaded, chosen.servers, known, chosen.kinds), chosen)
     locked = tuple(name for name in known if name not in offered)
     return brought._replace(locked=locked, remembered=when)
@@ -392,7 +398,7 @@ class _SourceSelection:
         files = files_beside(file, self.stored, self.trail)
         documents = read_documents(Path(file), file)
         project, problems = parse_project_file(
-            file, *documents, shape, self.trail.file, files=files, formats=formats_of(self.kinds)
+            file, *documents, shape, self.trail.anything, files=files, formats=formats_of(self.kinds)
         )
         problems += [second_project_file(other, file) for other in other_project_files(file)]
         self.problems += (*problems, *project.faults)

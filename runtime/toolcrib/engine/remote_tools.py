@@ -5,12 +5,13 @@ A call is made by an ordinary tool: the imported one of the registry, or one tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.errors import ConfigurationError, NotReady, did_you_mean
-from toolcrib.core.model import JSON, NOTHING, Descriptor, Outcome, Result, Schema
+from toolcrib.core.model import JSON, NOTHING, Descriptor, Outcome, Partial, Progress, Result, Schema
 from toolcrib.core.server_config import AGENT_MODE, Server, descriptor_of, tool_names_of
 from toolcrib.engine.session import ToolTable
 from toolcrib.loading.sources import parse
@@ -19,6 +20,13 @@ from toolcrib.registry.registry import Registry
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Engine
     from toolcrib.engine.session import Session
+
+
+def agents_of(servers: Mapping[str, Server]) -> dict[str, Server]:
+    """The agents among servers; directories of agents are none."""
+    return {
+        name: server for name, server in servers.items() if server.mode == AGENT_MODE and not server.lists
+    }
 
 
 class RemoteTool(NamedTuple):
@@ -49,7 +57,7 @@ class RemoteTool(NamedTuple):
 
 async def list_remote_tools(engine: Engine, agent: str) -> tuple[RemoteTool, ...]:
     """The tools of an agent; see `Runtime.list_remote_tools`."""
-    server = _agent(engine, agent)
+    server = await _agent(engine, agent)
     catalogue = await engine.catalogue(agent)
     return tuple(
         RemoteTool(
@@ -68,7 +76,33 @@ async def list_remote_tools(engine: Engine, agent: str) -> tuple[RemoteTool, ...
     )
 
 
-async def call_of(
+async def execute_remote_tool(
+    engine: Engine, session: Session, agent: str, tool: str, params: Mapping[str, JSON] | None, **options: Any
+) -> Result:
+    """The result of a call; `options` are those of `_session_of`."""
+    try:
+        acting, name = await _session_of(engine, session, agent, tool, **options)
+    except NotReady as error:
+        return _result_of_unready(error)
+    return await acting.call(name, params)
+
+
+async def stream_remote_tool(
+    engine: Engine, session: Session, agent: str, tool: str, params: Mapping[str, JSON] | None, **options: Any
+) -> AsyncGenerator[Progress | Partial | Result]:
+    """The events of a call, then its result; `options` are those of `_session_of`."""
+    try:
+        acting, name = await _session_of(engine, session, agent, tool, **options)
+    except NotReady as error:
+        yield _result_of_unready(error)
+        return
+    events: Any = acting.stream(name, params)
+    async with aclosing(events):
+        async for event in events:
+            yield event
+
+
+async def _session_of(
     engine: Engine,
     session: Session,
     agent: str,
@@ -93,13 +127,16 @@ async def call_of(
         ConfigurationError: The agent is unknown, or the timeout is not positive.
         NotReady: The agent cannot be used.
     """
-    server = _agent(engine, agent)
+    server = await _agent(engine, agent)
     if timeout is not None and not timeout > 0:
         raise ConfigurationError(f"`timeout` must be greater than 0, got {timeout:g}")
     found = await _tool(engine, server, tool)
     block: Any = found.bindings[AGENT_MODE]
-    given = {"metadata": dict(metadata or {}), **({"task": dict(task)} if task else {})}
-    found = found._replace(bindings={**found.bindings, AGENT_MODE: {**block, **given}})
+    given: dict[str, Any] = {"metadata": dict(metadata or {}), **({"task": dict(task)} if task else {})}
+    # The caller names one agent, whatever others the tool may fail over to.
+    own = {key: value for key, value in block.items() if key != "prefer"}
+    given["agent"] = server.name
+    found = found._replace(bindings={**found.bindings, AGENT_MODE: {**own, **given}})
     if task:
         # An answer to a question of the agent need not fit the schema of the tool.
         found = found._replace(input_schema=True)
@@ -133,8 +170,11 @@ async def _tool(engine: Engine, server: Server, tool: str) -> Descriptor:
     return made
 
 
-def _agent(engine: Engine, name: str) -> Server:
-    agents = {each: server for each, server in engine.servers.items() if server.mode == AGENT_MODE}
+async def _agent(engine: Engine, name: str) -> Server:
+    # A directory may list it.
+    if name not in engine.servers:
+        await engine.read_directories()
+    agents = agents_of(engine.servers)
     if name not in agents:
         named = ", ".join(f"`{each}`" for each in agents) or "none"
         hint = did_you_mean(name, agents) or f"the agents are: {named}"
@@ -144,17 +184,17 @@ def _agent(engine: Engine, name: str) -> Server:
 
 async def task_result(engine: Engine, agent: str, task_id: str, *, cancel: bool) -> Result:
     """The result of a task; see `Runtime.remote_task_result` and `Runtime.cancel_remote_task`."""
-    _agent(engine, agent)
+    await _agent(engine, agent)
     try:
         await engine.catalogue(agent)  # equips the executor, and reads the card
         executor: Any = engine.executors.get(AGENT_MODE)
         result: Result = await executor.task(agent, task_id, cancel=cancel)
     except NotReady as error:
-        return result_of_unready(error)
+        return _result_of_unready(error)
     return result
 
 
-def result_of_unready(error: NotReady) -> Result:
+def _result_of_unready(error: NotReady) -> Result:
     """The result of a call to an agent that cannot be used."""
     outcome = Outcome.DENIED if error.denied else Outcome.UNAVAILABLE
     message = f"{error.message}; {error.hint}" if error.hint else error.message

@@ -52,7 +52,7 @@ from toolcrib.core.model import (
     Result,
 )
 from toolcrib.core.protocols import BoundTool, Clock, Executor, Middleware
-from toolcrib.core.server_config import MODE, Catalogue, Server
+from toolcrib.core.server_config import MODE, Catalogue, Server, configured_servers, kind_of_mode
 from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.access_control import (
     ANYONE,
@@ -854,17 +854,13 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: The agent is unknown, or the timeout is not positive.
         """
-        from toolcrib.engine.remote_tools import call_of, result_of_unready  # noqa: PLC0415 -- as above
+        from toolcrib.engine.remote_tools import execute_remote_tool  # noqa: PLC0415 -- as above
 
-        try:
-            session, name = await call_of(
-                self._engine, self._main, agent, tool, metadata=metadata, timeout=timeout
-            )
-        except NotReady as error:
-            return result_of_unready(error)
-        return await session.call(name, params)
+        return await execute_remote_tool(
+            self._engine, self._main, agent, tool, params, metadata=metadata, timeout=timeout
+        )
 
-    async def execute_remote_tool_streaming(
+    def execute_remote_tool_streaming(
         self,
         agent: str,
         tool: str,
@@ -884,21 +880,11 @@ class Runtime:
             metadata: Metadata of the call for the agent.
             timeout: Deadline in seconds, which the agent learns; None for that of the tool.
         """
-        from contextlib import aclosing  # noqa: PLC0415 -- few calls stream
+        from toolcrib.engine.remote_tools import stream_remote_tool  # noqa: PLC0415 -- as above
 
-        from toolcrib.engine.remote_tools import call_of, result_of_unready  # noqa: PLC0415 -- as above
-
-        try:
-            session, name = await call_of(
-                self._engine, self._main, agent, tool, metadata=metadata, timeout=timeout
-            )
-        except NotReady as error:
-            yield result_of_unready(error)
-            return
-        events: Any = session.stream(name, params)
-        async with aclosing(events):
-            async for event in events:
-                yield event
+        return stream_remote_tool(
+            self._engine, self._main, agent, tool, params, metadata=metadata, timeout=timeout
+        )
 
     async def answer_remote_task(
         self, waiting: Result, answer: str | Mapping[str, JSON], *, timeout: float | None = None
@@ -917,14 +903,13 @@ class Runtime:
             ClosedRuntime: The runtime was closed.
             ConfigurationError: The call does not wait for an answer, or the agent is unknown.
         """
-        from toolcrib.engine.remote_tools import call_of, result_of_unready, waiting_task  # noqa: PLC0415 -- as above
+        from toolcrib.engine.remote_tools import execute_remote_tool, waiting_task  # noqa: PLC0415 -- as above
 
         agent, tool, task = waiting_task(waiting)
-        try:
-            session, name = await call_of(self._engine, self._main, agent, tool, timeout=timeout, task=task)
-        except NotReady as error:
-            return result_of_unready(error)
-        return await session.call(name, {"text": answer} if isinstance(answer, str) else answer)
+        params = {"text": answer} if isinstance(answer, str) else answer
+        return await execute_remote_tool(
+            self._engine, self._main, agent, tool, params, timeout=timeout, task=task
+        )
 
     async def remote_task_result(self, agent: str, task_id: str) -> Result:
         """Return the result of a task of an A2A agent, also if another program began it.
@@ -1120,6 +1105,7 @@ class Engine:
         self._telemetry = telemetry
         self._journal_place = journal
         self._journal: tuple[object, Journal | None] | None = None  # opened for this place
+        self._live_servers: dict[str, Server] = {}  # of the network environment
         self._given = (stock or LoadedProject(registry))._replace(registry=registry)
         if servers:
             registry, stock = start_over(self._given, servers, self.executors)
@@ -1637,7 +1623,8 @@ class Engine:
             if self.servers:
                 judge = self.access.judge(self._discovery.judge())
                 record = mcp_durations(self.telemetry)
-                self._world = self._world._replace(servers=self.servers, judge=judge, record=record)
+                self._live_servers = dict(self.servers)
+                self._world = self._world._replace(servers=self._live_servers, judge=judge, record=record)
         return self._world
 
     @cached_property
@@ -1785,8 +1772,9 @@ class Engine:
             return
         self.trust.check(subject_of_tool(tool, self.executors, self.trust, tool.mode))
         remote = self.executors.remote_of(tool.mode, tool.name, tool.bindings.get(tool.mode))
-        if remote is not None and remote.server in self.servers:
-            self.trust.check_server(self.servers[remote.server])
+        for name in () if remote is None else remote.servers:
+            if name in self.servers:
+                self.trust.check_server(self.servers[name])
 
     def _is_added(self, tool: Descriptor) -> bool:
         """Whether the program itself added a tool, which therefore needs no trust."""
@@ -1968,7 +1956,7 @@ class Engine:
             report = reload_report(self.registry, events, self._stock.problems, files, duration)
         # Outside the lock, which these acquire themselves.
         await self.import_sources()
-        if servers:
+        if self.servers:
             await self.discover()
         return report
 
@@ -1992,12 +1980,19 @@ class Engine:
         from toolcrib.loading.settings import has_same_egress  # noqa: PLC0415 -- as above
 
         before = self.registry
-        same = has_same_egress(self.settings, now.settings) and now.stock.servers == self.servers
+        same = has_same_egress(self.settings, now.settings) and (
+            configured_servers(now.stock.servers) == configured_servers(self.servers)
+        )
         self._stock = now.stock
         if self._asked is not None:
             self.settings = now.settings
         if not same:
             self._world = None  # rebuilt only if needed: a new one loses open connections and cached tokens
+        else:
+            # So that no connection is lost when a directory lists other agents.
+            self._live_servers.update(self.servers)
+            for name in self._live_servers.keys() - self.servers.keys():
+                del self._live_servers[name]
         self._table.swap(self._with_changes(now.registry).after(before), {})
         self.complete()
         events = compare_registries(before, self.registry)
@@ -2010,7 +2005,7 @@ class Engine:
     def _started_again(self) -> StartupState:
         offered = self._discovery.offered if self.servers else NOTHING
         if self._asked is None:
-            started = start_over(self._given, self.servers, self.executors, offered)
+            started = start_over(self._given, configured_servers(self.servers), self.executors, offered)
             registry = self._seen_by_anyone(started[0])
             return StartupState(self.executors, started[1], registry, self.settings or NO_SETTINGS)
         imported = None if self._modules is None else self._modules.imported
@@ -2051,6 +2046,12 @@ class Engine:
         servers = self._discovery.all_awaited(name) if self.servers else ()
         if servers:
             await self.discover(*servers)
+
+    async def read_directories(self) -> None:
+        """Read the directories of agents that were not read yet; the agents that they list are servers from then on."""
+        directories = [name for name, server in self.servers.items() if server.lists]
+        if directories:
+            await self._discovery.ask(directories, follow=False)
 
     @property
     def down(self) -> Mapping[str, NotReady]:
@@ -2211,7 +2212,7 @@ class Engine:
             if remote is not None:
                 down = self.down.get(remote.server)
                 why = "has not listed its tools" if down is None else f"cannot be listed: {down.message}"
-                return f"its server `{remote.server}` {why}"
+                return f"its {kind_of_mode(mode)} `{remote.server}` {why}"
         return ""
 
     def start_sync(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from toolcrib.core.errors import ConfigurationError, Problem, UnknownMode, did_you_mean
 from toolcrib.core.model import NOTHING, Descriptor
 from toolcrib.core.protocols import Kinds
-from toolcrib.core.server_config import Catalogue, Server
+from toolcrib.core.server_config import Catalogue, Server, listed_agents
 from toolcrib.core.text import first_sentence
 from toolcrib.core.user_folders import working_folder
 from toolcrib.executors import Executors
@@ -353,6 +353,7 @@ def start_over(
     from toolcrib.loading.reader import LoadedDocuments  # noqa: PLC0415 -- as above
     from toolcrib.loading.tool_requirements import settle_capabilities  # noqa: PLC0415 -- as above
 
+    servers = {**servers, **listed_agents(servers, offered)}
     brought = with_servers(LoadedDocuments(tools=tuple(given.registry.values())), servers, offered, executors)
     tools, undeclared = settle_capabilities(brought.loaded.tools, executors, servers)
     registry = Registry(tools)

@@ -186,7 +186,7 @@ def subject_of_tool(
         for each, remote in remotes.items():
             # A tool that names no server may get any of them, so its needs must not depend on the one that is known.
             open_ = remote is not None and (not remote.server or f"{each}.server" in tool.origin.settings)
-            named = [*servers] if remote is None or open_ else [remote.server]
+            named = [*servers] if remote is None or open_ else [*remote.servers]
             if remote is None or not named or not all(trust.is_home(name, workspace) for name in named):
                 # Sources are named relative to the working directory of that time.
                 yield from executors.needs_of(each, tool, workspace._replace(base=trust.contents.base))

@@ -341,11 +341,13 @@ class Executors:
             return NO_REQUIREMENTS if executor is not None and self.is_contained(mode) else None
         remote = self.remote_of(mode, tool.name, tool.bindings.get(mode)) if servers else None
         try:
-            requirements: Requirements = said(tool, None if remote is None else servers.get(remote.server))
+            several: list[Requirements] = [
+                said(tool, servers.get(name)) for name in (("",) if remote is None else remote.servers)
+            ]
         except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
             self._give_up(mode, f"`requirements` failed: {_error_text(error)}")
             return None
-        return requirements
+        return several[0] if len(several) == 1 else several[0].joined(several[1:])
 
     @property
     def empty_handed(self) -> bool:

@@ -243,6 +243,11 @@ def _forms() -> Mapping[str, Any]:
             "not": {"pattern": r"^[^?#{]*://[^/?#{]*/(?:[^?{]*/)?\.\.?(?:[/?]|$)"},
         },
         "address": {"allOf": [_ADDRESS, _LOOKED_UP], "not": {"pattern": r"\{\{"}},
+        "directory": {
+            "if": {"pattern": r"^(?:[A-Za-z][A-Za-z0-9+.-]*://|\$\{)"},
+            "then": _refer("address"),
+            "else": _refer("path"),
+        },
         "look_up": _LOOKED_UP,
         "program": {"allOf": [_LOOKED_UP], "not": {"pattern": r"^\s*[^\s/\\$]+ +\S"}},
         "header": {

@@ -211,6 +211,13 @@ class FileTracker:
         if is_racy(state, moment) and state[-6] & _KIND == _FILE:
             self._contents[path] = _digest(path)
 
+    def anything(self, path: str) -> None:
+        """Record a file, or a folder with the names in it, that is about to be read."""
+        if os.path.isdir(path):
+            self.folder(path, inner=False)
+        else:
+            self.file(path)
+
     def folder(self, path: str | os.PathLike[str], *, inner: bool = True) -> Names:
         """Record a folder and return the relevant names in it.
 

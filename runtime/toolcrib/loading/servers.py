@@ -16,6 +16,7 @@ from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import NOTHING
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.server_config import AGENT_MODE, LONGEST_NAME, SEPARATOR, Server
+from toolcrib.core.text import decode_json
 from toolcrib.http.headers import fault_of_name, header_fault
 from toolcrib.http.messages import parse_origin
 from toolcrib.loading.documents.document import Document
@@ -304,10 +305,18 @@ def server_from_block(written: ServerBlock) -> Server:
         tools=tuple(said.get("tools", ())),
         hosts=tuple(said.get("hosts", ())),
         lenient=said.get("lenient", False),
+        jwks=_beside(written.root, said.get("jwks", "")),
+        lists=said.get("lists", False),
+        card_file=said.get("card_file", ""),
         # Absolute, because the process may change its working directory before the server starts.
         root=whole_path(written.root),
         places={key: spot.place() for key, spot in written.spots.items()},
     )
+
+
+def _beside(root: str, path: str) -> str:
+    """The absolute path of a file that a document names; empty for none."""
+    return whole_path(os.path.join(root, os.path.expanduser(path))) if path else ""
 
 
 def whole_path(folder: str) -> str:
@@ -494,15 +503,17 @@ def parse_agents(
     root: str,
     locate: Locate,
     taken: Mapping[str, Server],
+    note: Callable[[str], None],
 ) -> tuple[dict[str, Server], list[Problem]]:
     """Parse the `agents` of a project, as servers with the transport `a2a`.
 
     Args:
-        said: Name -> block of the agent; the schema has accepted it.
+        said: Name -> block of the agent or the directory; the schema has accepted it.
         source: The document, as the user named it.
         root: The folder of the document.
         locate: Finds lines in the document.
         taken: The servers of the project, whose names agents cannot have.
+        note: Called with each folder and file before it is read.
 
     Returns:
         The valid agents in document order; and all problems with their positions.
@@ -511,19 +522,133 @@ def parse_agents(
     blocks, problems = dict[str, ServerBlock](), list[Problem]()
     for name, entry in said.items():
         written = server_block_at(name, entry, top.below(name), root)
-        if "card" in entry:
-            spots = {**written.spots, "url": written.spots["card"]}
-            written = written._replace(said={**entry, "url": entry["card"]}, spots=spots)
-        written = written._replace(said={**written.said, "transport": AGENT_MODE})
-        faults = [*check_name(written.spot(), name), *_check_hosts(written)]
+        written = written._replace(said={**entry, "transport": AGENT_MODE})
+        faults = [*check_name(written.spot(), name), *_check_hosts(written), *_check_keys(written, note)]
         if name in taken:
             message = f"the name `{excerpt(name)}` is already used by a server ({taken[name].place()})"
             faults.append(written.spot().problem("duplicate_name", message, "rename one of them"))
         problems += faults
-        if not faults:
-            blocks[name] = written
+        if faults:
+            continue
+        directory = entry.get("directory", "")
+        if directory and not _IS_URL.match(directory):
+            found, wrong = _agents_of_folder(written, note)
+            blocks |= found
+            problems += wrong
+            continue
+        for key in ("card", "directory"):
+            if key in entry:
+                spots = {**written.spots, "url": written.spots[key]}
+                url = {"url": entry[key], "lists": key == "directory"}
+                written = written._replace(said={**written.said, **url}, spots=spots)
+        problems += _check_encryption(written) if directory else ()
+        blocks[name] = written
     agents, others = _sound(blocks)
     return agents, [*problems, *others]
+
+
+_IS_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://|\$\{")
+"""The beginning of a directory that is a URL and no folder."""
+
+
+def _check_encryption(written: ServerBlock) -> Iterator[Problem]:
+    """The problem of a directory that would be read without encryption: whoever changes it decides which agents are called."""
+    # Deferred: few projects have directories.
+    from toolcrib.security.egress import is_loopback  # noqa: PLC0415
+
+    scheme, _, rest = written.said["url"].partition("://")
+    if scheme.lower() != "http" or "${" in rest:
+        return
+    try:
+        host = parse_origin(f"http://{re.split(r'[/?#]', rest, maxsplit=1)[0]}")[1]
+    except ValueError:
+        return  # reported with the URL
+    if not is_loopback(host):
+        message = "a directory of agents is read over HTTPS only"
+        yield written.spot("url").problem("invalid_url", message, "write `https://`")
+
+
+def _check_keys(written: ServerBlock, note: Callable[[str], None]) -> Iterator[Problem]:
+    """The problem of a key set that cannot be read."""
+    if "jwks" not in written.said:
+        return
+    fault = _fault_of_path(written.said["jwks"])
+    if fault is not None:
+        yield written.spot("jwks").problem(*fault)
+        return
+    path = _beside(written.root, written.said["jwks"])
+    note(path)
+    try:
+        with open(path, encoding="utf-8") as file:
+            found: Any = decode_json(file.read())
+        sound = bool(found["keys"]) and all(key["kty"] in ("EC", "OKP", "RSA") for key in found["keys"])
+    except OSError as error:
+        message = f"the key set `{excerpt(written.said['jwks'])}` cannot be read: {error.strerror}"
+        yield written.spot("jwks").problem("file_unreadable", message, "the path is relative to this file")
+        return
+    except (ValueError, KeyError, TypeError, RecursionError):
+        sound = False
+    if not sound:
+        message = f"`{excerpt(written.said['jwks'])}` is not a JSON Web Key Set with public keys"
+        yield written.spot("jwks").problem(
+            "wrong_form", message, 'write `{"keys": [...]}` with keys of the types EC, OKP or RSA'
+        )
+
+
+def _agents_of_folder(
+    written: ServerBlock, note: Callable[[str], None]
+) -> tuple[dict[str, ServerBlock], list[Problem]]:
+    """The agents whose cards are in the folder of a directory, and the problems of cards."""
+    # Deferred: few projects have directories.
+    from toolcrib.servers.a2a.cards import LARGEST_CARD, decode_card, interfaces_of_card  # noqa: PLC0415
+    from toolcrib.servers.a2a.directories import name_in_directory  # noqa: PLC0415
+    from toolcrib.servers.mcp.failures import InvalidAnswer  # noqa: PLC0415
+
+    fault = _fault_of_path(written.said["directory"])
+    if fault is not None:
+        return {}, [written.spot("directory").problem(*fault)]
+    folder = _beside(written.root, written.said["directory"])
+    note(folder)
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
+    except OSError as error:
+        message = f"the folder `{excerpt(written.said['directory'])}` cannot be read: {error.strerror}"
+        spot = written.spot("directory")
+        return {}, [spot.problem("file_unreadable", message, "the path is relative to this file")]
+    found, problems = dict[str, ServerBlock](), list[Problem]()
+    for name in names:
+        path = os.path.join(folder, name)
+        note(path)
+        spot = ConfigPosition(os.path.join(written.said["directory"], name), "", _no_line)
+        agent = name_in_directory(written.name, name.removesuffix(".json"))
+        body, why = b"", ""
+        try:
+            with open(path, "rb") as file:
+                body = file.read(LARGEST_CARD + 1)
+            interface = next(interfaces_of_card(decode_card(body), ""), None)
+        except OSError as error:
+            problems.append(
+                spot.problem(
+                    "file_unreadable", f"the card of the agent `{agent}` cannot be read: {error.strerror}"
+                )
+            )
+            continue
+        except InvalidAnswer as invalid:
+            interface, why = None, invalid.message
+        if len(body) > LARGEST_CARD:
+            why = "its card is larger than 4 MiB"
+        if why or interface is None:
+            why = why or "its card has no JSON-RPC or HTTP+JSON endpoint"
+            problems.append(spot.problem("invalid_card", f"the agent `{agent}` cannot be used: {why}"))
+            continue
+        if agent in found:
+            message = f"the name `{agent}` is already used by another card of the folder"
+            problems.append(spot.problem("duplicate_name", message, "rename one of the files"))
+            continue
+        said = {**written.said, "url": interface.url, "card_file": path}
+        spots = {**written.spots, "url": spot}
+        found[agent] = ServerBlock(agent, said, spots, written.root)
+    return found, problems
 
 
 def _check_hosts(written: ServerBlock) -> Iterator[Problem]:
@@ -585,7 +710,7 @@ def servers_of_project(
         said: The valid parts of the project.
         document: The project file.
         folder: The folder of the project, as the user named it.
-        note: Called with each file before it is read.
+        note: Called with each file and folder before it is read.
         formats: The foreign formats, whose files may configure servers.
     """
     named = said.get("servers_from", ())
@@ -614,7 +739,12 @@ def servers_of_project(
         told=lambda name: any(file.tells_of(name) for file in files.values()),
     )
     agents, wrong = parse_agents(
-        said.get("agents", {}), document.source, root=folder, locate=document.position, taken=servers
+        said.get("agents", {}),
+        document.source,
+        root=folder,
+        locate=document.position,
+        taken=servers,
+        note=note,
     )
     return MappingProxyType({**servers, **agents}), tuple(files), [*problems, *faults, *others, *wrong]
 

@@ -24,7 +24,8 @@ class PendingDescriptor(NamedTuple):
     Attributes:
         server: Name of the server.
         mode: The mode whose block names the server; in other modes the descriptor is complete.
-        others: Further servers that must be asked, if the block names none.
+        others: Further servers that must be asked: all that may offer the tool if the block names none, or those that it
+            prefers after the first one.
     """
 
     server: str

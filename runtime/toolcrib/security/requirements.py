@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -25,6 +25,21 @@ class Requirements(NamedTuple):
     commands: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
     opens: bool = False
+
+    def joined(self, others: Iterable[Requirements]) -> Requirements:
+        """What this and others use, each entry once."""
+        several = (self, *others)
+        return Requirements(
+            _unique(one.capabilities for one in several),
+            _unique(one.hosts for one in several),
+            _unique(one.commands for one in several),
+            _unique(one.environment for one in several),
+            any(one.opens for one in several),
+        )
+
+
+def _unique(lists: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each for entries in lists for each in entries))
 
 
 NO_REQUIREMENTS = Requirements()

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import NotReady
 from toolcrib.core.model import JSON, NOTHING
-from toolcrib.core.server_config import Server
+from toolcrib.core.server_config import Server, place_of_server
 from toolcrib.core.text import in_one_line
 from toolcrib.core.user_folders import working_folder
 
@@ -641,7 +641,7 @@ def subject_of_server(server: Server, home: ServerHome | None = None) -> TrustSu
 
     file = home.file if home is not None else file_and_line(server.place())[0] or server.root
     return TrustSubject(
-        f"server {server.name}",
+        place_of_server(server),
         (file,),
         lambda workspace: needs_of_server(server, workspace.folder),
         settings=bool(server.url),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON
+from toolcrib.core.server_config import place_of_server
 from toolcrib.core.text import canonical
 from toolcrib.security.program_files import FollowedFiles, files_of_command, files_of_module
 from toolcrib.security.redaction import redact
@@ -123,13 +124,14 @@ def needs_of_server(server: Server, root: str) -> Iterator[Need]:
         server: The server.
         root: Folder of the workspace that configures it, absolute, with links resolved.
     """
-    user, place = f"server {server.name}", server.place()
+    user, place = place_of_server(server), server.place()
     if server.transport == "stdio":
         yield _start(server, root, user, place)
         target = user
     else:
         block = {
-            "url": server.url,
+            # An agent of a directory is covered by trust in the directory, at whose hosts alone it can be.
+            "url": server.directory or server.url,
             "hosts": server.hosts,
             "headers": dict(server.headers),
             "auth": server.auth,

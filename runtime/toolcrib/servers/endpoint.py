@@ -135,7 +135,7 @@ def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoin
     texts.check()
     for name, value in headers:
         if fault := header_fault(value):
-            message = f"the header `{name}` of the server `{server.name}` {fault}"
+            message = f"the header `{name}` of the {server.kind} `{server.name}` {fault}"
             raise StartFailure(message, hint="check the value that is looked up for it")
     start, mark, query = url.partition("#")[0].partition("?")
     scheme, _, rest = start.partition("://")
@@ -145,7 +145,7 @@ def resolve_endpoint(server: Server, world: NetworkEnvironment) -> ServerEndpoin
         _, host, port = parse_origin(written)
         read = read_host(host)
     except ValueError:
-        message = f"the `url` of the server `{server.name}` is not a valid URL"
+        message = f"the `url` of the {server.kind} `{server.name}` is not a valid URL"
         raise StartFailure(
             message, hint="write `https://host/mcp`, and check the values that are looked up for it"
         ) from None

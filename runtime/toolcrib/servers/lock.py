@@ -462,6 +462,9 @@ def read_lock(path: str | Path) -> tuple[Lock, list[Problem]]:
 
 
 def _verdict(lock: Lock, policy: Policy, server: Server, catalogue: Catalogue | None) -> LockVerdict:
+    # A directory offers no tools; the agents that it lists are locked.
+    if server.lists:
+        return LockVerdict()
     blocks = policy == "block"
     why = _why_none(lock, server, blocks=blocks) or _why_elsewhere(lock, server)
     warnings = [] if catalogue is None else [*_hidden(server, catalogue)]
@@ -483,7 +486,7 @@ def _first(server: Server, told: Sequence[str]) -> Iterator[str]:
     yield from told[:_THOROUGH]
     if len(told) > _THOROUGH:
         more = len(told) - _THOROUGH
-        yield f"{more} more tools of the server `{display_name(server.name)}` differ from the lock; {_look(server)}"
+        yield f"{more} more tools of the {server.kind} `{display_name(server.name)}` differ from the lock; {_look(server)}"
 
 
 def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
@@ -493,13 +496,13 @@ def _why_none(lock: Lock, server: Server, *, blocks: bool) -> str:
         first = lock.problems[0]
         place = f"{first.source}:{first.line}" if first.line else first.source
         return (
-            f"{place}: cannot use the lock ({first.message}), so the server `{name}` cannot be verified; "
+            f"{place}: cannot use the lock ({first.message}), so the {server.kind} `{name}` cannot be verified; "
             f"{first.hint}"
         )
     if not lock.there and blocks:
         return f"missing {lock.source}: `lock: block` allows only locked servers; {_run(server)}"
     if lock.there and server.name not in lock.servers:
-        return f"the server `{name}` is not in {lock.source}; {_run(server)}"
+        return f"the {server.kind} `{name}` is not in {lock.source}; {_run(server)}"
     return ""
 
 
@@ -514,7 +517,7 @@ def _why_elsewhere(lock: Lock, server: Server) -> str:
     place = next((server.places[key] for key in changed if key in server.places), server.place())
     keys = " and ".join(f"`{key}`" for key in changed)
     return (
-        f"{f'{place}: ' if place else ''}the server `{display_name(server.name)}` does not match {lock.source}: "
+        f"{f'{place}: ' if place else ''}the {server.kind} `{display_name(server.name)}` does not match {lock.source}: "
         f"{keys} changed; {_look(server)}"
     )
 
@@ -530,7 +533,7 @@ def _against(lock: Lock, server: Server, catalogue: Catalogue) -> dict[str, str]
         why = _why_other(locked.get(name), said, thorough=thorough) if server.offers(name) else ""
         if why:
             told[name] = (
-                f"the tool `{display_name(name)}` of the server `{display_name(server.name)}` {why}; {_look(server)}"
+                f"the tool `{display_name(name)}` of the {server.kind} `{display_name(server.name)}` {why}; {_look(server)}"
             )
     return told
 
@@ -562,7 +565,7 @@ def _gone(lock: Lock, server: Server, catalogue: Catalogue) -> Iterator[str]:
         more = f" and {len(gone) - _THOROUGH} more" if len(gone) > _THOROUGH else ""
         names = ", ".join(f"`{display_name(name)}`" for name in gone[:_THOROUGH])
         which = "which is" if len(gone) == 1 else "which are"
-        yield f"the server `{display_name(server.name)}` no longer offers {names}{more}, {which} locked; {_look(server)}"
+        yield f"the {server.kind} `{display_name(server.name)}` no longer offers {names}{more}, {which} locked; {_look(server)}"
 
 
 def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:
@@ -572,7 +575,7 @@ def _hidden(server: Server, catalogue: Catalogue) -> Iterator[str]:
             kinds = ", ".join(dict.fromkeys(each.name for each in found[:10]))
             many = f"{len(found)} hidden character{'s' if len(found) != 1 else ''}"
             yield (
-                f"the tool `{display_name(name)}` of the server `{display_name(server.name)}` contains {many} ({kinds}), "
+                f"the tool `{display_name(name)}` of the {server.kind} `{display_name(server.name)}` contains {many} ({kinds}), "
                 f"which models read and people do not see; run `toolcrib lock --check {_word(server)}` to locate them"
             )
 

@@ -16,7 +16,7 @@ from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import canonical
 from toolcrib.core.user_folders import cache_folder, find_work_tree, why_unused
 
-_FORMAT = 1
+_FORMAT = 2
 _LARGEST = 32 << 20
 _MOST = 256
 """Maximum number of entries; the oldest are removed."""
@@ -108,6 +108,7 @@ def _catalogue(server: Server, said: dict[str, Any]) -> Catalogue:
         {str(name): str(why) for name, why in said["refused"].items()},
         tuple(map(str, said["remarks"])),
         {str(key): str(text) for key, text in said["info"].items()},
+        {str(name): str(url) for name, url in said["agents"].items()},
     )
 
 

@@ -47,7 +47,7 @@ async def test_what_a_server_lists_and_says_of_itself_is_masked(caplog):
     with caplog.at_level(logging.DEBUG):
         async with Calling(echoing(), "good", secrets=SecretResolver(SECRETS)) as calling:
             catalogue = await calling.executor.catalogue("echoing")
-    assert hits(json.loads(json.dumps(catalogue._replace(**{key: dict(getattr(catalogue, key)) for key in ("tools", "refused", "info")})))) == []  # fmt: skip
+    assert hits(json.loads(json.dumps(catalogue._replace(**{key: dict(getattr(catalogue, key)) for key in ("tools", "refused", "info", "agents")})))) == []  # fmt: skip
     assert hits(caplog.text) == []
     assert catalogue.info["version"] == "***"
     assert set(catalogue.tools) == {"good", "odd_parts"}

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from toolcrib.core.errors import NotReady, Problem, did_you_mean
+from toolcrib.core.errors import DocumentError, NotReady, Problem, did_you_mean
 from toolcrib.core.model import JSON, Descriptor, Result, Schema
 from toolcrib.core.protocols import Remote
 from toolcrib.core.server_config import AGENT_MODE, Catalogue, Server
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from toolcrib.security.trust import Workspace
     from toolcrib.security.trust_needs import Need
     from toolcrib.servers.a2a.agents import AgentPool
+    from toolcrib.servers.argument_overlay import ArgumentOverlay
     from toolcrib.servers.environment import NetworkEnvironment
 
 __all__ = ["A2aExecutor"]
@@ -68,8 +69,15 @@ class A2aExecutor:
 
     def remote(self, name: str, block: Mapping[str, JSON]) -> Remote | None:
         """The tool of an agent that a block refers to; None if the block is incomplete."""
-        agent, tool = block.get("agent"), block.get("tool", name)
-        return Remote(agent, tool) if isinstance(agent, str) and isinstance(tool, str) else None
+        agents, tool = _named_agents(block), block.get("tool", name)
+        if not agents or not isinstance(tool, str):
+            return None
+        fixed: frozenset[str] = frozenset()
+        if "args" in block:
+            from toolcrib.servers.argument_overlay import fixed_names  # noqa: PLC0415 -- few blocks have any
+
+            fixed = fixed_names(block)
+        return Remote(agents[0], tool, fixed, agents[1:])
 
     def needs(self, _descriptor: Descriptor, _workspace: Workspace) -> Iterable[Need]:
         """No need of its own: the agent is what must be trusted."""
@@ -79,9 +87,11 @@ class A2aExecutor:
         """The requirements of the agent; none if it is not known."""
         return NO_REQUIREMENTS if server is None else requirements_of_server(server)
 
-    def check(self, _descriptor: Descriptor) -> Sequence[Problem]:
-        """Nothing: whether the agent exists is checked with the project."""
-        return ()
+    def check(self, descriptor: Descriptor) -> Sequence[Problem]:
+        """Check the expressions of `args`. Whether the agent exists is checked with the project."""
+        problems: list[Problem] = []
+        _overlay(descriptor, problems)
+        return problems
 
     def lacks(self, descriptor: Descriptor, _base: str) -> str:
         """Which variables of the agent, or whether the extra `a2a`, is missing; empty if nothing is."""
@@ -107,20 +117,30 @@ class A2aExecutor:
         return () if server is None else required_names(server.texts())
 
     def bind(self, descriptor: Descriptor) -> BoundSkill:
-        """Look the agent up. Nothing is contacted.
+        """Look the agents up, and compile the block. Nothing is contacted.
 
         Raises:
-            NotReady: The agent is unknown, or something it needs is missing: the extra `a2a`, a secret.
+            DocumentError: The block has an error, which `check` reports.
+            NotReady: An agent is unknown, or something it needs is missing: the extra `a2a`, a secret.
         """
         from toolcrib.servers.a2a.agents import check_ready  # noqa: PLC0415 -- listing tools must start fast
 
         block: Any = descriptor.bindings[AGENT_MODE]
+        problems: list[Problem] = []
+        overlay = _overlay(descriptor, problems)
+        if any(problem.severity == "error" for problem in problems):
+            raise DocumentError(problems)
         pool = self._pool()
-        agent = _agent(block["agent"], pool.world.servers, descriptor.origin.place("/a2a/agent"))
-        check_ready(agent, pool.world.secrets)
+        key = "agent" if "agent" in block else "prefer"
+        agents = [
+            _agent(name, pool.world.servers, descriptor.origin.place(f"/a2a/{key}"))
+            for name in _named_agents(block)
+        ]
+        for agent in agents:
+            check_ready(agent, pool.world.secrets)
         from toolcrib.executors.a2a.remote_skill import BoundSkill  # noqa: PLC0415 -- needs the extra
 
-        return BoundSkill(descriptor, agent, block.get("tool", descriptor.name), pool)
+        return BoundSkill(descriptor, agents, block.get("tool", descriptor.name), overlay, pool)
 
     async def catalogue(self, server: str) -> Catalogue:
         """The tools of an agent, from its card.
@@ -134,7 +154,7 @@ class A2aExecutor:
         pool = self._pool()
         agent = _agent(server, pool.world.servers, "")
         check_ready(agent, pool.world.secrets)
-        connection = pool.get(agent.name)
+        connection = pool.connection(agent.name)
         await connection.ready()
         return connection.catalogue
 
@@ -198,6 +218,23 @@ class A2aExecutor:
     def _tell(self, agent: str, catalogue: Catalogue) -> None:
         if self.changed is not None:
             self.changed(agent, catalogue)
+
+
+def _named_agents(block: Mapping[str, Any]) -> tuple[str, ...]:
+    """The agents of a block, the first one first; none if the block is incomplete."""
+    named = block.get("prefer", [block.get("agent")])
+    whole = isinstance(named, list) and all(isinstance(name, str) for name in named)
+    return tuple(named) if whole else ()
+
+
+def _overlay(descriptor: Descriptor, problems: list[Problem]) -> ArgumentOverlay | None:
+    """The compiled `args` of a descriptor; None for none, so that importing the tools of an agent compiles nothing."""
+    block: Any = descriptor.bindings[AGENT_MODE]
+    if "args" not in block:
+        return None
+    from toolcrib.servers.argument_overlay import compile_overlay  # noqa: PLC0415 -- as above
+
+    return compile_overlay(descriptor, AGENT_MODE, problems)
 
 
 def _agent(name: str, servers: Mapping[str, Server], place: str) -> Server:

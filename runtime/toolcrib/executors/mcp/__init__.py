@@ -68,7 +68,7 @@ class McpExecutor:
     def remote(self, name: str, block: Mapping[str, JSON]) -> Remote | None:
         """The server tool that a block refers to; None if the block is incomplete."""
         # Deferred, like the imports below: a command that only lists tools must start fast.
-        from toolcrib.executors.mcp.argument_overlay import fixed_names  # noqa: PLC0415
+        from toolcrib.servers.argument_overlay import fixed_names  # noqa: PLC0415
 
         server, tool = block.get("server", ""), block.get("tool", name)
         if not isinstance(server, str) or not isinstance(tool, str):
@@ -98,10 +98,10 @@ class McpExecutor:
 
     def check(self, descriptor: Descriptor) -> Sequence[Problem]:
         """Check the expressions of `args`. Whether the server exists is checked with the project."""
-        from toolcrib.executors.mcp.argument_overlay import compile_overlay  # noqa: PLC0415
+        from toolcrib.servers.argument_overlay import compile_overlay  # noqa: PLC0415
 
         problems: list[Problem] = []
-        compile_overlay(descriptor, problems)
+        compile_overlay(descriptor, MODE, problems)
         return problems
 
     def lacks(self, descriptor: Descriptor, _base: str) -> str:
@@ -133,12 +133,12 @@ class McpExecutor:
                 hook.
             Untrusted: The needs of the server have not been approved.
         """
-        from toolcrib.executors.mcp.argument_overlay import compile_overlay  # noqa: PLC0415
         from toolcrib.executors.mcp.remote_tool import BoundMcp  # noqa: PLC0415
+        from toolcrib.servers.argument_overlay import compile_overlay  # noqa: PLC0415
 
         block: Any = descriptor.bindings["mcp"]
         problems: list[Problem] = []
-        overlay = compile_overlay(descriptor, problems)
+        overlay = compile_overlay(descriptor, MODE, problems)
         if any(problem.severity == "error" for problem in problems):
             raise DocumentError(problems)
         connections = self._connections()

@@ -31,10 +31,9 @@ from toolcrib.core.model import (
 )
 from toolcrib.core.running_calls import measure_call, traffic_of
 from toolcrib.core.server_config import Catalogue, LockVerdict, Server, place_of_server
-from toolcrib.core.subschemas import cached_per_schema, closed_names
+from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.core.text import DuplicateKey, compact, decode_json, format_size
 from toolcrib.core.wrapped_results import unwrapped_result
-from toolcrib.executors.mcp.argument_overlay import ArgumentOverlay
 from toolcrib.executors.mcp.repeated_texts import without_repeated_texts
 from toolcrib.schema.validation import Validator
 from toolcrib.schema.validation.json_values import DEPTH, SMALL, is_large
@@ -42,6 +41,7 @@ from toolcrib.schema.validation.violations import UnusableArguments
 from toolcrib.security.redaction import redact, redact_result
 from toolcrib.security.secrets import SecretResolver
 from toolcrib.security.server_display import display_address
+from toolcrib.servers.argument_overlay import ArgumentOverlay
 from toolcrib.servers.mcp import failures
 from toolcrib.servers.mcp.failures import (
     CallTarget,
@@ -330,7 +330,7 @@ class BoundMcp:
         self.origin = f"mcp:{server.name}"
         self.repeatable = annotations.idempotent or annotations.read_only
         # The server distinguishes an argument that was not given from one with the value of its default.
-        self.own_defaults = tool.origin.settings.get("input_schema") == place_of_server(server.name)
+        self.own_defaults = tool.origin.settings.get("input_schema") == place_of_server(server)
         self._tool = tool
         self._target = CallTarget(server, remote, tool.name, self.repeatable)
         self._overlay = overlay
@@ -476,11 +476,7 @@ class BoundMcp:
         execution = definition.get("execution")
         if isinstance(execution, dict) and execution.get("taskSupport") == "required":
             return failures.result_of_task_only_tool(target)
-        # Arguments that the descriptor sets are hidden from callers, so nothing else would explain the
-        # server's error.
-        taken = closed_names(definition["inputSchema"]) if self._fixed else None
-        unknown = [] if taken is None else [name for name in self._fixed if name not in taken]
-        return failures.result_of_bad_fixed_arguments(target, unknown, taken or ()) if unknown else None
+        return failures.result_of_fixed_arguments(target, self._fixed, definition)
 
     async def _unlisted(self, connection: ServerConnection) -> Result | None:
         """The result if the server does not have the tool; None if the tool may be called.

@@ -17,8 +17,12 @@ from toolcrib.core.model import JSON
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.subschemas import REFERENCES, children
 from toolcrib.core.text import canonical, decode_json, escape_terminal
+from toolcrib.http.messages import parse_origin
+from toolcrib.security.hosts import host_and_port
 from toolcrib.security.secrets import SecretResolver
+from toolcrib.servers.a2a.card_security import missing_auth
 from toolcrib.servers.a2a.numbers import whole_numbers
+from toolcrib.servers.environment import normal_origin
 from toolcrib.servers.mcp.failures import InvalidAnswer
 from toolcrib.servers.mcp.tool_list import list_tools
 
@@ -98,6 +102,30 @@ def targets_of_card(target: str) -> tuple[str, ...]:
     return tuple(path.rstrip("/") + end + mark + query for end in WELL_KNOWN)
 
 
+def origin_of_url(url: str) -> str:
+    """The origin of a URL in normal form; empty if it is not valid."""
+    scheme, _, rest = url.partition("://")
+    try:
+        return normal_origin(f"{scheme}://{rest.partition('/')[0].partition('?')[0]}")
+    except ValueError:
+        return ""
+
+
+def is_permitted(url: str, own: str, hosts: tuple[str, ...]) -> bool:
+    """Whether a URL that an agent or a directory names may be contacted.
+
+    Args:
+        url: The URL.
+        own: The origin of the agent or the directory.
+        hosts: Further hosts of its configuration, each with its port or for any port.
+    """
+    origin = origin_of_url(url)
+    if not origin or origin == own:
+        return bool(origin)
+    _scheme, host, port = parse_origin(origin)
+    return host in hosts or host_and_port(host, port) in hosts
+
+
 def decode_card(body: bytes) -> dict[str, Any]:
     """The JSON object of a card.
 
@@ -137,13 +165,13 @@ async def read_card(raw: dict[str, Any], server: Server, url: str, secrets: Secr
         return {"tools": tools}
 
     info = {key: raw[key] for key in ("name", "version") if isinstance(raw.get(key), str)}
-    interfaces = tuple(_interfaces(raw, url))
+    interfaces = tuple(interfaces_of_card(raw, url))
     if interfaces:
         info["protocol"] = interfaces[0].version
     catalogue = await list_tools(server.name, page, info=info, secrets=secrets, check=check_schema)
-    catalogue = catalogue._replace(
-        refused={**catalogue.refused, **reader.refused}, remarks=(*catalogue.remarks, *reader.remarks)
-    )
+    lack = missing_auth(raw, server)
+    remarks = (*catalogue.remarks, *reader.remarks, *([lack] if lack else []))
+    catalogue = catalogue._replace(refused={**catalogue.refused, **reader.refused}, remarks=remarks)
     extended = capabilities.get("extendedAgentCard", raw.get("supportsAuthenticatedExtendedCard"))
     return AgentCard(
         raw,
@@ -203,8 +231,13 @@ def _extension_params(capabilities: Mapping[str, Any]) -> Mapping[str, Any] | No
     return None
 
 
-def _interfaces(raw: Mapping[str, Any], url: str) -> Iterator[AgentInterface]:
-    """The endpoints of a card that toolcrib can use."""
+def interfaces_of_card(raw: Mapping[str, Any], url: str) -> Iterator[AgentInterface]:
+    """The endpoints of a card that toolcrib can use.
+
+    Args:
+        raw: The card.
+        url: The URL of the card, which relative URLs in it refer to.
+    """
     listed = raw.get("supportedInterfaces")
     if isinstance(listed, list):
         entries = [_object(entry) for entry in listed]

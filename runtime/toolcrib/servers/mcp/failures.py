@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import ServerDown, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Content, Outcome, Result
 from toolcrib.core.server_config import Server
+from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact, escape_terminal, truncate
 from toolcrib.servers.mcp.transports import LinkTrouble
 
@@ -340,16 +341,24 @@ def result_of_changed_tool(target: CallTarget, why: str) -> Result:
     )
 
 
-def result_of_bad_fixed_arguments(target: CallTarget, names: Collection[str], taken: Iterable[str]) -> Result:
-    """The result of a call whose descriptor sets arguments that the server's tool does not accept.
+def result_of_fixed_arguments(
+    target: CallTarget, fixed: Collection[str], definition: Mapping[str, Any]
+) -> Result | None:
+    """The result of a call whose descriptor sets arguments that the server's tool does not accept; None if it accepts all.
 
     Args:
         target: The called tool.
-        names: Names of the unknown arguments.
-        taken: Names of the accepted arguments, for suggestions.
+        fixed: Names of the arguments that the descriptor sets.
+        definition: The definition of the tool, as the server lists it.
     """
-    faults = [_with_hint(f"`mcp.args` sets `{name}`", did_you_mean(name, taken)) for name in names]
-    message = f"the tool `{target.tool}` of the server `{target.server.name}` has no such argument"
+    # Arguments that the descriptor sets are hidden from callers, so nothing else would explain the server's error.
+    taken = closed_names(definition["inputSchema"]) if fixed else None
+    names = [] if taken is None else [name for name in fixed if name not in taken]
+    if not names:
+        return None
+    mode, kind = target.server.mode, target.server.kind
+    faults = [_with_hint(f"`{mode}.args` sets `{name}`", did_you_mean(name, taken or ())) for name in names]
+    message = f"the tool `{target.tool}` of the {kind} `{target.server.name}` has no such argument"
     return Result.failure(
         Outcome.UNAVAILABLE,
         f"`{target.name}`: {message}: {', '.join(faults)}",

@@ -1,4 +1,4 @@
-"""The arguments that a server receives: those of the call, overlaid with `args` of the descriptor."""
+"""The arguments that a server or an agent receives: those of the call, overlaid with `args` of the descriptor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from toolcrib.schema.validation.violations import UnusableArguments
 
 Arguments: TypeAlias = "dict[str, JSON]"
 
-_AT: Final = "/mcp/args"
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _WHOLE: Final = re.compile(rf"\{{\{{\s*args\.({_NAME})\s*\}}\}}")
 
@@ -74,20 +73,22 @@ class ArgumentOverlay(NamedTuple):
         )
 
 
-def compile_overlay(tool: Descriptor, problems: list[Problem]) -> ArgumentOverlay:
-    """Compile `args` of the block.
+def compile_overlay(tool: Descriptor, mode: str, problems: list[Problem]) -> ArgumentOverlay:
+    """Compile `args` of the block of a mode.
 
     Args:
         tool: The descriptor. If its own input schema is closed, reading an unknown argument is a problem.
+        mode: The mode, such as `mcp`.
         problems: Receives every problem.
     """
-    written: Any = tool.bindings["mcp"]
+    written: Any = tool.bindings[mode]
+    at = f"/{mode}/args"
     args: Any = written.get("args", {})
     # Only a schema that the descriptor itself writes is known here: the server's schema arrives when it lists
     # its tools.
     watch = ArgumentReads(closed_names(tool.input_schema) if "input_schema" in tool.origin.written else None)
-    compile_value(args, watch.names, problems, _AT)
-    members = tuple((name, _reader(value, f"{_AT}/{pointer_step(name)}")) for name, value in args.items())
+    compile_value(args, watch.names, problems, at)
+    members = tuple((name, _reader(value, f"{at}/{pointer_step(name)}")) for name, value in args.items())
     return ArgumentOverlay(members, tuple(watch.keys), watch.whole)
 
 

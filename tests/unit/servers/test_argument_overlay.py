@@ -6,9 +6,9 @@ import pytest
 
 from toolcrib import Executors
 from toolcrib.executors.mcp import McpExecutor
-from toolcrib.executors.mcp.argument_overlay import compile_overlay, fixed_names
 from toolcrib.loading.sources import parse
 from toolcrib.schema.validation.violations import UnusableArguments
+from toolcrib.servers.argument_overlay import compile_overlay, fixed_names
 
 CLOSED = {
     "type": "object",
@@ -28,7 +28,7 @@ def loaded(block, schema=CLOSED):
 def overlay(args, schema=CLOSED):
     found = loaded({"args": args}, schema)
     assert [str(problem) for problem in found.problems] == []
-    return compile_overlay(found.tools[0], [])
+    return compile_overlay(found.tools[0], "mcp", [])
 
 
 def problems(block, schema=CLOSED):

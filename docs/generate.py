@@ -771,7 +771,7 @@ FINER_CODES = (
     (
         "unknown_fixed_argument",
         "unavailable",
-        "`mcp.args` sets an argument that the tool of the server does not accept.",
+        "`args` of the block sets an argument that the tool of the server or agent does not accept.",
     ),
     ("unknown_remote_tool", "unavailable", "The MCP server or A2A agent has no such tool."),
     ("ambiguous_server", "unavailable", "Several MCP servers offer the tool, and its descriptor names none."),
@@ -791,6 +791,11 @@ FINER_CODES = (
         "The response of the MCP server or A2A agent violates the protocol.",
     ),
     ("missing_result", "invalid_result", "The A2A agent completed its task without a result."),
+    (
+        "invalid_card_signature",
+        "denied",
+        "The card of the A2A agent has no signature that a key of `jwks` verifies.",
+    ),
     ("task_failed", "tool_error", "The task of the A2A agent failed, without an error code of its own."),
     ("task_rejected", "denied", "The A2A agent rejected the call."),
     ("cancelled_by_agent", "cancelled", "The A2A agent cancelled the task."),

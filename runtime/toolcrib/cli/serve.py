@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
+from urllib.parse import urlsplit
 
 import click
 from click.core import ParameterSource
@@ -29,6 +31,7 @@ from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.middleware.call_log import LOGGER, JSONFormatter
 from toolcrib.engine.runtime import Runtime
+from toolcrib.serve import a2a
 from toolcrib.serve.http_common.listen_address import NEW_TOKEN, CertificateFiles, ListenAddress, Say
 from toolcrib.serve.inspection import inspectable
 from toolcrib.serve.mcp import Options, StdoutError, serve_http, serve_stdio
@@ -40,6 +43,92 @@ def command() -> None:
     """Serve the tools to other programs."""
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+_SERVED = (
+    click.option(
+        "--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Listen on this address."
+    ),
+    click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        metavar="N",
+        default=8000,
+        show_default=True,
+        help="Listen on this port; 0 picks a free one.",
+    ),
+    click.option(
+        "--name",
+        metavar="NAME",
+        default="",
+        help="Name of the server for `toolcrib stats`, `top` and `cancel`. Default: that of the project, or of its folder.",
+    ),
+    click.option("--mode", metavar="MODE", help="Use this mode for every tool that has a block for it."),
+    click.option("--toolset", metavar="NAME", default="", help="Serve only the tools of this toolset."),
+    click.option(
+        "--inline-refs", is_flag=True, help="Inline `$ref`s in schemas, for clients that cannot resolve them."
+    ),
+    click.option("--no-watch", is_flag=True, help="Do not reload when files change."),
+    click.option(
+        "--drain",
+        type=click.FloatRange(0),
+        metavar="SECONDS",
+        default=Options().drain,
+        show_default=True,
+        help="Wait this long for calls in flight when a signal stops the server.",
+    ),
+    click.option(
+        "--token-env",
+        "token_variables",
+        multiple=True,
+        metavar="NAME",
+        help="Clients must present the token in this environment variable. Can be repeated, for clients that do not share "
+        "sessions. The name of the variable is the user of their calls, for access rules, approvals and budgets.",
+    ),
+    click.option(
+        "--token-file",
+        "token_files",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Clients must present the token in this file. Can be repeated. FILE is the user of their calls.",
+    ),
+    click.option(
+        "--tls-cert",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Serve HTTPS with the certificate chain in this PEM file. Requires `--tls-key`.",
+    ),
+    click.option(
+        "--tls-key",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Private key of the certificate, in an unencrypted PEM file.",
+    ),
+    click.option(
+        "--allow-host",
+        "hosts",
+        multiple=True,
+        metavar="HOST",
+        help="Also accept requests for this host, such as behind a proxy. Can be repeated.",
+    ),
+    click.option(
+        "--allow-origin",
+        "origins",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Allow requests from pages of this origin, such as https://app.example.com. Can be repeated.",
+    ),
+)
+"""The options of every server, in the order of the help."""
+
+
+def _served_options(function: F) -> F:
+    for option in reversed(_SERVED):
+        function = option(function)
+    return function
+
+
 @command.command("mcp")
 @paths_argument
 @click.option(
@@ -49,29 +138,7 @@ def command() -> None:
     show_default=True,
     help="Serve the one client that started this process, or all clients that connect to an address.",
 )
-@click.option(
-    "--host", metavar="HOST", default="127.0.0.1", show_default=True, help="Listen on this address."
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    default=8000,
-    show_default=True,
-    help="Listen on this port; 0 picks a free one.",
-)
-@click.option(
-    "--name",
-    metavar="NAME",
-    default="",
-    help="Name of the server for `toolcrib stats`, `top` and `cancel`. Default: that of the project, or of its folder.",
-)
-@click.option("--mode", metavar="MODE", help="Use this mode for every tool that has a block for it.")
-@click.option("--toolset", metavar="NAME", default="", help="Serve only the tools of this toolset.")
-@click.option(
-    "--inline-refs", is_flag=True, help="Inline `$ref`s in schemas, for clients that cannot resolve them."
-)
-@click.option("--no-watch", is_flag=True, help="Do not reload when files change.")
+@_served_options
 @click.option(
     "--page-size",
     type=click.IntRange(1),
@@ -79,30 +146,6 @@ def command() -> None:
     default=Options().page_tools,
     show_default=True,
     help="List at most N tools per page.",
-)
-@click.option(
-    "--drain",
-    type=click.FloatRange(0),
-    metavar="SECONDS",
-    default=Options().drain,
-    show_default=True,
-    help="Wait this long for calls in flight when a signal stops the server.",
-)
-@click.option(
-    "--token-env",
-    "token_variables",
-    multiple=True,
-    metavar="NAME",
-    help="Clients must present the token in this environment variable. Can be repeated, for clients that do not share "
-    "sessions. The name of the variable is the user of their calls, for access rules, approvals and budgets.",
-)
-@click.option(
-    "--token-file",
-    "token_files",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Clients must present the token in this file. Can be repeated. FILE is the user of their calls.",
 )
 @click.option(
     "--sessions",
@@ -119,32 +162,6 @@ def command() -> None:
     default=Options().session_age,
     show_default=True,
     help="End a session that a client opened or named after this time.",
-)
-@click.option(
-    "--tls-cert",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Serve HTTPS with the certificate chain in this PEM file. Requires `--tls-key`.",
-)
-@click.option(
-    "--tls-key",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Private key of the certificate, in an unencrypted PEM file.",
-)
-@click.option(
-    "--allow-host",
-    "hosts",
-    multiple=True,
-    metavar="HOST",
-    help="Also accept requests for this host, such as behind a proxy. Can be repeated.",
-)
-@click.option(
-    "--allow-origin",
-    "origins",
-    multiple=True,
-    metavar="ORIGIN",
-    help="Allow requests from pages of this origin, such as https://app.example.com. Can be repeated.",
 )
 @passthrough_option
 @read_options
@@ -186,17 +203,11 @@ def serve_mcp(
     tls = _certificate_files(tls_cert, tls_key)
     tokens = _tokens(token_variables, token_files)
     address = ListenAddress(host, port, tuple(tokens.values()), tuple(tokens), hosts, origins, tls=tls)
-    modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     if transport == "http":
         # An address that needs a token or a certificate is refused before anything is opened.
         address.checked()
-    runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
-    print_refusals(runtime)
-    ask_for_consent(runtime)
-    # The log records of calls go to stderr as JSON lines; `telemetry` decides whether there are any.
-    handler = logging.StreamHandler()
-    handler.setFormatter(JSONFormatter())
-    with logging_to(handler, LOGGER, logging.INFO):
+    runtime = _opened(paths, mode, passthrough=passthrough, reading=reading)
+    with _logged_calls():
         if transport == "http":
             serve = partial(serve_http, runtime, options, address)
             asyncio.run(_served(runtime, name, transport, serve))
@@ -206,6 +217,138 @@ def serve_mcp(
         except StdoutError as error:
             # The entry point turns this into the message and the exit code for output that cannot be written.
             raise OutputError(error.strerror) from error
+
+
+@command.command("a2a")
+@paths_argument
+@_served_options
+@click.option(
+    "--url",
+    metavar="URL",
+    default="",
+    help="Origin in the URLs of the card, such as https://agent.example.com behind a proxy. Default: that of the request.",
+)
+@click.option("--legacy", is_flag=True, help="Also serve peers of A2A 0.3.")
+@click.option(
+    "--require-extension",
+    is_flag=True,
+    help="Refuse messages of peers that do not declare the extension for tool descriptors.",
+)
+@click.option(
+    "--task-age",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    default=a2a.Options().task_age,
+    show_default=True,
+    help="Keep a task this long after its last change.",
+)
+@click.option(
+    "--most-tasks",
+    type=click.IntRange(1),
+    metavar="N",
+    default=a2a.Options().most_tasks,
+    show_default=True,
+    help="Keep at most N tasks. Those that ended first are dropped first.",
+)
+@click.option(
+    "--sign-key",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Sign the card with the private key in this unencrypted PEM file: EC (P-256), RSA or Ed25519.",
+)
+@click.option(
+    "--sign-key-id",
+    metavar="ID",
+    default="",
+    help="Name of that key in the signature. Default: the thumbprint of the public key (RFC 7638).",
+)
+@passthrough_option
+@read_options
+def serve_a2a(
+    *,
+    paths: tuple[str, ...],
+    host: str,
+    port: int,
+    name: str,
+    mode: str | None,
+    toolset: str,
+    inline_refs: bool,
+    no_watch: bool,
+    drain: float,
+    token_variables: tuple[str, ...],
+    token_files: tuple[Path, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    hosts: tuple[str, ...],
+    origins: tuple[str, ...],
+    url: str,
+    legacy: bool,
+    require_extension: bool,
+    task_age: float,
+    most_tasks: int,
+    sign_key: Path | None,
+    sign_key_id: str,
+    passthrough: bool,
+    reading: ReadOptions,
+) -> None:
+    """Serve the tools as an A2A agent.
+
+    The agent is at /a2a, an agent with a single toolset at /a2a/TOOLSET, and the health check at /healthz. Its card is
+    at /.well-known/agent-card.json. A server that other machines can reach requires a token of at least 16 characters.
+    SIGTERM and Ctrl-C stop the server after the calls in flight. Messages for people go to stderr.
+    """
+    if sign_key_id and sign_key is None:
+        raise click.UsageError("`--sign-key-id` needs `--sign-key`")
+    options = a2a.Options(
+        toolset,
+        inline_refs,
+        not no_watch,
+        drain,
+        _origin(url),
+        legacy,
+        require_extension,
+        task_age,
+        most_tasks,
+        None if sign_key is None else a2a.SigningKey(sign_key, sign_key_id),
+    )
+    tls = _certificate_files(tls_cert, tls_key)
+    tokens = _tokens(token_variables, token_files)
+    address = ListenAddress(host, port, tuple(tokens.values()), tuple(tokens), hosts, origins, tls=tls)
+    # An address that needs a token or a certificate is refused before anything is opened.
+    address.checked()
+    runtime = _opened(paths, mode, passthrough=passthrough, reading=reading)
+    with _logged_calls():
+        asyncio.run(_served(runtime, name, "a2a", partial(a2a.serve_http, runtime, options, address)))
+
+
+def _origin(url: str) -> str:
+    """An origin, or an empty text.
+
+    Raises:
+        click.UsageError: It is not an origin of HTTP.
+    """
+    parts = urlsplit(url)
+    if url and (parts.scheme not in {"http", "https"} or not parts.netloc or parts.path not in {"", "/"}):
+        raise click.UsageError(
+            f"`--url {url}` is not an origin; use scheme and host: https://agent.example.com"
+        )
+    return url.rstrip("/")
+
+
+def _opened(paths: tuple[str, ...], mode: str | None, *, passthrough: bool, reading: ReadOptions) -> Runtime:
+    """Open the tools that are served, after what the user has to know and to decide."""
+    modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
+    runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
+    print_refusals(runtime)
+    ask_for_consent(runtime)
+    return runtime
+
+
+def _logged_calls() -> AbstractContextManager[None]:
+    """Print the log records of calls on stderr as JSON lines; `telemetry` decides whether there are any."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JSONFormatter())
+    return logging_to(handler, LOGGER, logging.INFO)
 
 
 async def _served(

@@ -149,14 +149,17 @@ def _takes_objects_only(schema: dict[str, JSON]) -> bool:
     return any(site.get("type") == "object" for site in index.together([index.root], ("allOf",)))
 
 
-def _annotations(tool: Descriptor) -> dict[str, JSON]:
-    usual = Annotations()
-    brought = tool.metadata.get("annotations")
-    hints: dict[str, JSON] = {
+def hints_of(tool: Descriptor) -> dict[str, JSON]:
+    """The hints of a tool that differ from MCP's defaults."""
+    return {
         hint: said
-        for hint, said, default in zip(_HINTS, tool.annotations, usual, strict=True)
+        for hint, said, default in zip(_HINTS, tool.annotations, Annotations(), strict=True)
         if said is not default
     }
+
+
+def _annotations(tool: Descriptor) -> dict[str, JSON]:
+    brought, hints = tool.metadata.get("annotations"), hints_of(tool)
     title = brought.get("title") if isinstance(brought, dict) else None
     # Clients from before 2025-06-18 show the title of the annotations, later ones that of the tool.
     title = title if isinstance(title, str) else tool.title

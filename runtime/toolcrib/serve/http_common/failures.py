@@ -25,7 +25,10 @@ _log = getLogger("toolcrib")
 _OWN_WORDS: Final = frozenset({Outcome.TOOL_ERROR, Outcome.INVALID_ARGUMENTS})
 """Outcomes whose message was written for the caller."""
 
-_UNSAID: Final = frozenset({"auth_failed"})
+RAISED: Final = "tool_exception"
+"""Code of a failure of which the client only learns that the tool raised an exception."""
+
+_UNSAID: Final = frozenset({"auth_failed", RAISED})
 """Exceptions to that: the message of `auth_failed` quotes the reply of a token server."""
 
 _SENTENCES: Final[Mapping[Outcome, str]] = {
@@ -50,6 +53,7 @@ _FINER: Final[Mapping[str, str]] = {
     "client_tool_deferred": "the application that runs this server must fulfil the tool, and it has no handler for it",
     "consent_declined": "the person asked for consent declined the call",
     "rate_limited": "the tool was called too often",
+    RAISED: "the tool raised an exception",
     "result_too_large": "the result is too large; ask for less",
     "response_too_large": "the result is too large; ask for less",
     "too_large": "the result is too large; ask for less",

@@ -26,6 +26,9 @@ RESULT: Final = "_tool_result"
 JSON_TYPE: Final = "application/json"
 """Media type of data parts."""
 
+DEEPEST: Final = 40
+"""Maximum nesting of a data part: SDKs read messages of 100 levels, and a level of a value takes two of them."""
+
 
 def to_struct(value: Mapping[str, Any]) -> Struct:
     """A JSON object as a protobuf struct.
@@ -42,6 +45,39 @@ def exact_part(value: JSON) -> Part:
     """A value as JSON text, for peers that know the extension: integers above 2^53 keep their digits."""
     marked = Struct(fields={EXTENSION: Value(struct_value=to_struct({"exact": True}))})
     return Part(text=compact(value), media_type=JSON_TYPE, metadata=marked)
+
+
+def exact_value_of(part: Part) -> JSON:
+    """The value of an exact part; None for any other part, and for `null`.
+
+    Raises:
+        ValueError: It is not valid JSON.
+    """
+    if part.WhichOneof("content") != "text" or not _is_exact(part):
+        return None
+    try:
+        return decode_json(part.text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def data_part(value: JSON) -> Part:
+    """A value as a data part."""
+    return Part(data=to_struct({"value": value}).fields["value"], media_type=JSON_TYPE)
+
+
+def _parts_of_value(value: JSON) -> list[Part]:
+    """A value as data, and as exact text if data cannot carry it exactly; as exact text alone if it is nested too deep."""
+    if _is_nested_deeper(value, DEEPEST):
+        return [exact_part(value)]
+    return [data_part(value), exact_part(value)] if is_inexact(value) else [data_part(value)]
+
+
+def _is_nested_deeper(value: JSON, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    items = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_nested_deeper(item, levels - 1) for item in items)
 
 
 class ArtifactParts:
@@ -194,11 +230,7 @@ def result_of_parts(
 
 def artifact_of_result(result: Result, artifact_id: str, metadata: Mapping[str, JSON]) -> Artifact:
     """The artifact of a result with the outcome `ok`; see `toolcrib.artifact_from_result`."""
-    holder = to_struct({"value": result.value})
-    parts = [Part(data=holder.fields["value"], media_type=JSON_TYPE)]
-    if is_inexact(result.value):
-        parts.append(exact_part(result.value))
-    parts += map(part_of_content, result.content)
+    parts = [*_parts_of_value(result.value), *map(part_of_content, result.content)]
     told: dict[str, JSON] = {**metadata, RESULT: True, "execution_time_ms": result.usage.duration * 1000}
     if result.tool:
         told["tool_name"] = result.tool

@@ -38,8 +38,10 @@ WELL_KNOWN: Final = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 BINDINGS: Final = ("JSONRPC", "HTTP+JSON")
 """The protocol bindings that toolcrib uses."""
 
-_TAG: Final = "tool"
-_PREFIX: Final = "tool-"
+TOOL_TAG: Final = "tool"
+"""The tag of a skill that is a tool."""
+
+SKILL_PREFIX: Final = "tool-"
 """The usual beginning of the ID of a skill that is a tool."""
 
 ANY_ARGUMENTS: Final[dict[str, Any]] = {"type": "object"}
@@ -282,11 +284,11 @@ class _SkillReader:
                 continue
             number, listed = skill["id"], _texts(skill.get("tags"))
             descriptor = _object(self._descriptors.get(number))
-            if not (descriptor or _TAG in listed) or not self._is_wanted(skill, listed):
+            if not (descriptor or TOOL_TAG in listed) or not self._is_wanted(skill, listed):
                 continue
             name = descriptor.get("name")
             if not isinstance(name, str) or not name:
-                name = number.removeprefix(_PREFIX) or number
+                name = number.removeprefix(SKILL_PREFIX) or number
             if number in seen:
                 self.refused[f"skills[{place}]"] = f"duplicate skill `{escape_terminal(number[:80])}`"
                 continue

@@ -23,7 +23,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from toolcrib import CallContext, Partial, Progress, Registry, Runtime
 from toolcrib.core.model import Content
-from toolcrib.serve.a2a import Options, serve_http
+from toolcrib.serve.a2a import AgentOptions, serve_http
 from toolcrib.serve.http_common.listen_address import ListenAddress
 
 EXTENSION = "urn:toolcrib:a2a:tool-descriptors:v1"
@@ -187,7 +187,7 @@ def sent(client: Client, message: Message, *, immediately: bool = False) -> Asyn
 @asynccontextmanager
 async def serving(
     runtime: Runtime,
-    options: Options | None = None,
+    options: AgentOptions | None = None,
     *,
     tokens: tuple[str, ...] = (),
     users: tuple[str, ...] = (),
@@ -195,7 +195,7 @@ async def serving(
 ) -> AsyncIterator[ServedAgent]:
     """Serve a runtime over A2A."""
     agent = ServedAgent(runtime, tokens[0] if tokens else "")
-    options = Options(watch=False) if options is None else options
+    options = AgentOptions(watch=False) if options is None else options
     address = ListenAddress(port=0, tokens=tokens, users=users, origins=origins)
     task = asyncio.create_task(serve_http(runtime, options, address, agent.say))
     try:

@@ -16,6 +16,7 @@ OUTSIDE = (
     "servers/mcp/failures.py",
     "servers/a2a/outcomes.py",
     "servers/a2a/conversion.py",
+    "serve/a2a/task_messages.py",
     "core/hooks.py",
     "formats/providers/",
     "frameworks/",

@@ -31,6 +31,8 @@ PAGES = [
 def test_every_block_of_a_page_does_what_the_page_says(name, tmp_path, page_environment):
     folder = tmp_path / "empty"
     folder.mkdir()
+    if "packs/retail" in (ROOT / name).read_text(encoding="utf-8"):
+        (folder / "packs").symlink_to(ROOT / "packs")
     assert run_page(ROOT / name, folder, page_environment)
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 
 import pytest
+from a2a.client import A2ACardResolver
 from a2a.client.card_resolver import parse_agent_card
 from a2a.helpers import new_data_part
 from a2a.types import (
@@ -18,6 +19,15 @@ from a2a.types import (
     SubscribeToTaskRequest,
 )
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Struct
 
@@ -43,7 +53,9 @@ from served_a2a import (
     text_of,
 )
 from toolcrib import Outcome, Result, Runtime
-from toolcrib.serve.a2a import Options
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.serve.a2a import AgentOptions, CardKey
+from toolcrib.serve.a2a.card_signature import card_signer
 
 TOKENS = ("token-of-ada-1234567890", "token-of-bob-1234567890")
 
@@ -252,7 +264,7 @@ async def test_tasks_can_be_read_and_listed():
 
 
 async def test_tasks_are_kept_in_bounded_number():
-    async with serving(runtime_of(add), Options(watch=False, most_tasks=2)) as agent:
+    async with serving(runtime_of(add), AgentOptions(watch=False, most_tasks=2)) as agent:
         client = await agent.client()
         made = [await agent.task(message_of("add", {"a": n, "b": 0})) for n in range(3)]
         assert (await client.list_tasks(ListTasksRequest())).total_size == 2
@@ -262,7 +274,7 @@ async def test_tasks_are_kept_in_bounded_number():
 
 async def test_while_as_many_tasks_are_in_progress_as_may_be_kept_new_ones_are_refused():
     gate = Gate()
-    async with serving(runtime_of(gate.tool(), add), Options(watch=False, most_tasks=1)) as agent:
+    async with serving(runtime_of(gate.tool(), add), AgentOptions(watch=False, most_tasks=1)) as agent:
         waiting = await agent.task(message_of("wait", {}), immediately=True)
         answer = (
             await agent.rpc("SendMessage", {"message": MessageToDict(message_of("add", {"a": 1, "b": 1}))})
@@ -409,7 +421,7 @@ async def test_a_toolset_is_an_agent_of_its_own(tmp_path):
             client = await agent.client("HTTP+JSON", path)
             assert (await client.get_task(GetTaskRequest(id=task.id))).id == task.id
         assert (await agent.http.get(f"{agent.url}/a2a/plane/.well-known/agent-card.json")).status_code == 404
-    async with serving(Runtime.open(folder, index=False), Options("plain", watch=False)) as agent:
+    async with serving(Runtime.open(folder, index=False), AgentOptions("plain", watch=False)) as agent:
         card = (await agent.http.get(f"{agent.url}/.well-known/agent-card.json")).json()
         assert [each["id"] for each in card["skills"]] == ["tool-more"]
         assert error_of(await agent.task(message_of("pay", {"amount": 1})))["code"] == "tool_not_found"
@@ -450,7 +462,7 @@ async def test_peers_of_0_3_are_served_if_that_is_enabled(method):
         "parts": [{"kind": "data", "data": {"a": 2, "b": 3}}],
         "metadata": {"_tool_call": {"name": "add", "params": {"a": 2, "b": 3}}},
     }
-    async with serving(runtime_of(add), Options(watch=False, legacy=True)) as agent:
+    async with serving(runtime_of(add), AgentOptions(watch=False, legacy=True)) as agent:
         card = (await agent.http.get(f"{agent.url}/.well-known/agent-card.json")).json()
         assert (card["url"], card["preferredTransport"], card["protocolVersion"]) == (
             f"{agent.url}/a2a",
@@ -478,7 +490,7 @@ async def test_peers_of_0_3_are_served_if_that_is_enabled(method):
 
 async def test_the_end_waits_for_calls_in_flight():
     gate = Gate()
-    async with serving(runtime_of(gate.tool()), Options(watch=False, drain=0.0)) as agent:
+    async with serving(runtime_of(gate.tool()), AgentOptions(watch=False, drain=0.0)) as agent:
         client = await agent.client()
         stream = sent(client, message_of("wait", {}))
         await anext(stream)
@@ -487,3 +499,57 @@ async def test_the_end_waits_for_calls_in_flight():
         rest = [in_words(event) async for event in stream]
         assert rest[-1].startswith("status canceled")
         await agent.until_said("cancelled 1 call in flight")
+
+
+def key_file(folder, private):
+    file = folder / "key.pem"
+    file.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("private", "algorithm"),
+    [
+        (ec.generate_private_key(ec.SECP256R1()), "ES256"),
+        (rsa.generate_private_key(65537, 2048), "RS256"),
+        (ed25519.Ed25519PrivateKey.generate(), "EdDSA"),
+    ],
+)
+async def test_a_signed_card_is_verified_by_the_sdk(private, algorithm, tmp_path):
+    options = AgentOptions(watch=False, signing_key=CardKey(key_file(tmp_path, private), "shop-1"))
+    public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    asked = []
+
+    def key_of(key_id, url):
+        asked.append((key_id, url))
+        return public
+
+    verify = create_signature_verifier(key_of, [algorithm])
+    async with serving(runtime_of(add, count), options) as agent:
+        card = await A2ACardResolver(agent.http, agent.url).get_agent_card(signature_verifier=verify)
+        assert asked == [("shop-1", None)]
+        card.skills[0].description = "changed"
+        with pytest.raises(InvalidSignaturesError):
+            verify(card)
+
+
+def test_keys_that_can_not_sign_a_card(tmp_path):
+    missing = tmp_path / "missing.pem"
+    text = tmp_path / "text.pem"
+    text.write_text("text")
+    wrong = key_file(tmp_path, ec.generate_private_key(ec.SECP384R1()))
+    for file, why in (
+        (missing, "No such file"),
+        (text, "not a PEM private key"),
+        (wrong, "not a P-256, RSA"),
+    ):
+        with pytest.raises(ConfigurationError, match=why) as refused:
+            card_signer(CardKey(file))
+        assert refused.value.code == "signing_key_unusable"
+        assert str(file) in str(refused.value)
+    encrypted = tmp_path / "encrypted.pem"
+    sealed = BestAvailableEncryption(b"sealed-8613")
+    private = ec.generate_private_key(ec.SECP256R1())
+    encrypted.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, sealed))
+    with pytest.raises(ConfigurationError, match="encrypted"):
+        card_signer(CardKey(encrypted))

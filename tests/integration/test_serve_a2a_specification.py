@@ -14,11 +14,11 @@ from a2a.types import StreamResponse
 from google.protobuf.json_format import MessageToDict, ParseDict
 
 from served_a2a import EXTENSION, Gate, add, count, message_of, runtime_of, serving, text_message
-from toolcrib.serve.a2a import Options
+from toolcrib.serve.a2a import AgentOptions
 
 REST = {"content-type": "application/json", "a2a-version": "1.0"}
 ADD = MessageToDict(message_of("add", {"a": 1, "b": 2}))
-QUIET = Options(watch=False)
+QUIET = AgentOptions(watch=False)
 
 ENDED = {f"TASK_STATE_{state}" for state in ("COMPLETED", "FAILED", "CANCELED", "REJECTED")}
 
@@ -257,7 +257,7 @@ async def test_3_3_4_what_the_card_does_not_offer_is_refused(binding):
 
 @BOTH
 async def test_3_3_4_and_4_6_a_required_extension_is_enforced(binding):
-    async with serving(runtime_of(add), Options(watch=False, required=True)) as agent:
+    async with serving(runtime_of(add), AgentOptions(watch=False, required=True)) as agent:
         card = (await agent.http.get(f"{agent.url}/.well-known/agent-card.json")).json()
         assert card["capabilities"]["extensions"][0]["required"] is True
         _, refused = await asked(agent, binding, "SendMessage", {"message": ADD})

@@ -67,7 +67,11 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "export": [("export", "promptpack"), ("export", "descriptor"), ("export", "descriptor", "evil_hooks")],
     "stubs": [("stubs",), ("stubs", "--out", "written.py")],
     "remote": [("remote", "list"), ("remote", "call", "agent", "tool"), ("remote", "result", "agent", "1")],
-    "serve": [("serve", "mcp"), ("serve", "mcp", "--mode", "live")],
+    "serve": [
+        ("serve", "mcp"),
+        ("serve", "mcp", "--mode", "live"),
+        ("serve", "a2a", "--mode", "live", "--toolset", "none"),  # which ends it
+    ],
     "approvals": [
         ("approvals", "list"),
         ("approvals", "show", "a"),

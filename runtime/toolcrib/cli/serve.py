@@ -238,7 +238,7 @@ def serve_mcp(
     "--task-age",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    default=a2a.Options().task_age,
+    default=a2a.AgentOptions().task_age,
     show_default=True,
     help="Keep a task this long after its last change.",
 )
@@ -246,7 +246,7 @@ def serve_mcp(
     "--most-tasks",
     type=click.IntRange(1),
     metavar="N",
-    default=a2a.Options().most_tasks,
+    default=a2a.AgentOptions().most_tasks,
     show_default=True,
     help="Keep at most N tasks. Those that ended first are dropped first.",
 )
@@ -299,7 +299,7 @@ def serve_a2a(
     """
     if sign_key_id and sign_key is None:
         raise click.UsageError("`--sign-key-id` needs `--sign-key`")
-    options = a2a.Options(
+    options = a2a.AgentOptions(
         toolset,
         inline_refs,
         not no_watch,
@@ -309,7 +309,7 @@ def serve_a2a(
         require_extension,
         task_age,
         most_tasks,
-        None if sign_key is None else a2a.SigningKey(sign_key, sign_key_id),
+        None if sign_key is None else a2a.CardKey(sign_key, sign_key_id),
     )
     tls = _certificate_files(tls_cert, tls_key)
     tokens = _tokens(token_variables, token_files)

@@ -73,6 +73,7 @@ COMMANDS = (
     "stubs",
     "stubs --out tools.py",
     "serve mcp --help",
+    "serve a2a --help",
     "approvals list",
     "approvals list --json",
     "journal list",

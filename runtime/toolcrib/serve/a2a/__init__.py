@@ -8,17 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolcrib.core.dependencies import imports_of_extra
-from toolcrib.serve.a2a.agent_options import Options, SigningKey
+from toolcrib.serve.a2a.agent_options import AgentOptions, CardKey
 from toolcrib.serve.http_common.lifecycle import opened
 from toolcrib.serve.http_common.listen_address import ListenAddress, Say
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
 
-__all__ = ["Options", "SigningKey", "serve_http"]
+__all__ = ["AgentOptions", "CardKey", "serve_http"]
 
 
-async def serve_http(runtime: Runtime, options: Options, address: ListenAddress, say: Say) -> None:
+async def serve_http(runtime: Runtime, options: AgentOptions, address: ListenAddress, say: Say) -> None:
     """Serve peers at an address until a signal arrives.
 
     Args:

@@ -25,7 +25,7 @@ from starlette.routing import Route, Router
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import near_misses
-from toolcrib.serve.a2a.agent_options import Options
+from toolcrib.serve.a2a.agent_options import AgentOptions
 from toolcrib.serve.a2a.cards import Cards, EncodedCard
 from toolcrib.serve.a2a.request_handler import CARD, RequestHandler
 from toolcrib.serve.a2a.task_store import BoundedTaskStore
@@ -150,7 +150,7 @@ class A2aApp:
         guard: RequestGuard,
         *,
         toolsets: Callable[[], Sequence[str]],
-        options: Options,
+        options: AgentOptions,
         authenticated: bool,
     ) -> None:
         """Route requests.
@@ -337,7 +337,7 @@ def _error(status: int, code: int, text: str, *, rpc: bool, request: str | int |
 
 
 async def serve_http(
-    runtime: Runtime, options: Options, address: ListenAddress, say: Say, shutdown: Shutdown
+    runtime: Runtime, options: AgentOptions, address: ListenAddress, say: Say, shutdown: Shutdown
 ) -> None:
     """Serve until a signal arrives, and let calls in flight finish.
 

@@ -1,4 +1,4 @@
-"""Options of an A2A server. Nothing here needs the SDK."""
+"""AgentOptions of an A2A server. Nothing here needs the SDK."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_TASKS: Final = 1000
 """Maximum number of tasks that are kept, including those in progress."""
 
 
-class SigningKey(NamedTuple):
+class CardKey(NamedTuple):
     """The key that signs cards (A2A 1.0, section 8.4).
 
     Attributes:
@@ -26,7 +26,7 @@ class SigningKey(NamedTuple):
     key_id: str = ""
 
 
-class Options(NamedTuple):
+class AgentOptions(NamedTuple):
     """Which tools are served, and how.
 
     Attributes:
@@ -51,4 +51,4 @@ class Options(NamedTuple):
     required: bool = False
     task_age: float = TASK_AGE
     most_tasks: int = MOST_TASKS
-    signing_key: SigningKey | None = None
+    signing_key: CardKey | None = None

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.serve.a2a.agent_options import SigningKey
+from toolcrib.serve.a2a.agent_options import CardKey
 
 if TYPE_CHECKING:
     from a2a.types import AgentCard
 
 
-def card_signer(key: SigningKey) -> Callable[[AgentCard], AgentCard]:
+def card_signer(key: CardKey) -> Callable[[AgentCard], AgentCard]:
     """A function that adds a signature to a card.
 
     Raises:
@@ -61,7 +61,7 @@ def _thumbprint(jwk: dict[str, Any]) -> str:
     return urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
 
 
-def _unusable(key: SigningKey, why: str, hint: str = "") -> ConfigurationError:
+def _unusable(key: CardKey, why: str, hint: str = "") -> ConfigurationError:
     return ConfigurationError(
         f"cannot sign cards with `{key.file}`: {why}", code="signing_key_unusable", hint=hint
     )

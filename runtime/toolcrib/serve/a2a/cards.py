@@ -14,7 +14,7 @@ from toolcrib import __version__
 from toolcrib.core.model import JSON
 from toolcrib.formats.a2a_skills import JSON_MODES, skill_of
 from toolcrib.registry.registry import Registry
-from toolcrib.serve.a2a.agent_options import Options
+from toolcrib.serve.a2a.agent_options import AgentOptions
 from toolcrib.servers.a2a.cards import BINDINGS, EXTENSION
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Cards:
     def __init__(
         self,
         runtime: Runtime,
-        options: Options,
+        options: AgentOptions,
         *,
         authenticated: bool,
         sign: Callable[[AgentCard], AgentCard] | None,

@@ -284,7 +284,7 @@ class ToolExecutor(AgentExecutor):
         approvals, principal = self._runtime.approvals, _principal_of(context)
         approval = approvals.find(_approval_of(context.current_task))
         if approval is None:
-            await events.end(end_of_task("", _NOTHING_ASKED))
+            await events.end(rejection("the task does not wait for an answer any more", "nothing_asked"))
             return
         problem = ""
         if approvals.state(approval) == "pending":
@@ -345,7 +345,3 @@ def _approval_of(task: Task | None) -> str:
 
 
 _INTERNAL: Final = Result.failed(Outcome.INTERNAL, "a bug in a task of A2A")
-
-_NOTHING_ASKED: Final = Result.failed(
-    Outcome.INVALID_ARGUMENTS, "the task does not wait for an answer", code="nothing_asked"
-)

@@ -174,7 +174,7 @@ async def test_the_only_tool_needs_no_name():
 
 def refuse() -> Result:
     """Report a failure."""
-    return Result.failed(Outcome.TOOL_ERROR, "nothing is left", code="no_stock")
+    return Result.failure(Outcome.TOOL_ERROR, "nothing is left", code="no_stock")
 
 
 async def test_calls_that_do_not_succeed(caplog):

@@ -155,7 +155,7 @@ def unknown_tool(name: str, tools: Registry) -> Result:
     shown = name.encode(errors="replace").decode()
     shown = shown if len(shown) <= 128 else f"{shown[:128]}…"
     hint = did_you_mean(shown, [card.name for card in tools.query()])
-    return Result.failed(Outcome.NOT_FOUND, f"unknown tool `{shown}`" + (f"; {hint}" if hint else ""))
+    return Result.failure(Outcome.NOT_FOUND, f"unknown tool `{shown}`" + (f"; {hint}" if hint else ""))
 
 
 class TaskEnd(NamedTuple):
@@ -198,7 +198,7 @@ def end_of_task(name: str, result: Result) -> TaskEnd:
     failure = result.error
     # The code of an exception is the name of its class. Codes of tools and of toolcrib are not in camel case.
     if failure is not None and failure.code[:1].isupper() and not failure.code.isupper():
-        result = Result.failed(result.outcome, f"{failure.code}: {result.message}", code=RAISED)
+        result = Result.failure(result.outcome, f"{failure.code}: {result.message}", code=RAISED)
     told = explain_failure(name, result)
     text = result.message if result.outcome is Outcome.NOT_FOUND else told.text
     code = _CODES.get(result.outcome, str(told.facts["code"]))

@@ -217,7 +217,11 @@ class ToolExecutor(AgentExecutor):
     async def _unlisted(self, call: RequestedCall, tools: Registry, context: RequestContext) -> Result:
         """The result of a call of a tool that is not listed, which a server that was unreachable may still provide."""
         if tools.toolset is not None or engine_of(self._runtime).awaited(call.name) is None:
-            return unknown_tool(call.name, tools)
+            # No call is made, but statistics count it like those that find no tool in other ways.
+            unknown = unknown_tool(call.name, tools)
+            statistics = engine_of(self._runtime).call_statistics
+            statistics.add(statistics.series("", CALLER, _principal_of(context)), unknown)
+            return unknown
         session = self.session(_principal_of(context))
         return await self.calls.run(session.call(call.name, call.arguments))
 
@@ -344,4 +348,4 @@ def _approval_of(task: Task | None) -> str:
     return approval if isinstance(approval, str) else ""
 
 
-_INTERNAL: Final = Result.failed(Outcome.INTERNAL, "a bug in a task of A2A")
+_INTERNAL: Final = Result.failure(Outcome.INTERNAL, "a bug in a task of A2A")

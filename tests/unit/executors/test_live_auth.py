@@ -19,7 +19,7 @@ OAUTH = {
     "type": "oauth2",
     "flow": "client_credentials",
     "token_url": "https://auth.example.com/token",
-    "client_id": "crib",
+    "client_id": "client-5e1",
     "client_secret": "${SECRET}",
 }
 REFRESH = {**OAUTH, "flow": "refresh_token", "refresh_token": "${REFRESH}"}
@@ -232,13 +232,13 @@ async def test_a_written_secret_works_and_is_masked_and_a_default_is_not():
 
 def test_everything_that_is_looked_up_is_masked():
     secrets = SecretResolver(
-        {"USER_NAME": "somebody", "PASSWORD": "hunter2", "TENANT": "acme", "Q": "in-the-query"}
+        {"USER_NAME": "s0mebody-41", "PASSWORD": "hunter2", "TENANT": "acme", "Q": "in-the-query"}
     )
     url = "https://${TENANT}.example.com/token?key=${Q}"
     oauth = {**OAUTH, "token_url": url, "client_id": "${USER_NAME}", "client_secret": "${PASSWORD}"}
     assert ready([oauth], secrets).hosts == ("acme.example.com",)
-    assert secrets.hide_in_text("somebody | hunter2 | acme | in-the-query") == "*** | *** | acme | ***"
-    encoded = base64.b64encode(b"somebody:hunter2").decode()
+    assert secrets.hide_in_text("s0mebody-41 | hunter2 | acme | in-the-query") == "*** | *** | acme | ***"
+    encoded = base64.b64encode(b"s0mebody-41:hunter2").decode()
     assert secrets.hide_in_text(f"Basic {encoded}") == "Basic ***"
 
 

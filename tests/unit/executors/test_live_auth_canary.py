@@ -72,7 +72,7 @@ def schemes(server):
     oauth = {
         "type": "oauth2",
         "token_url": f"{server.origin}/token",
-        "client_id": "crib",
+        "client_id": "client-5e1",
         "client_secret": "${SECRET}",
     }
     return [
@@ -139,7 +139,7 @@ async def test_nothing_that_is_told_holds_a_secret(lines):
 
 async def test_a_token_that_was_given_is_nowhere_to_be_read(lines):
     given = {"access_token": ASCII["ACCESS"], "refresh_token": ASCII["REFRESH"], "expires_in": 60}
-    clock, vault = VirtualClock(), SecretResolver({**ASCII, "REFRESH": "another"})
+    clock, vault = VirtualClock(), SecretResolver({**ASCII, "REFRESH": "an0ther-r3fresh"})
     async with serving(answering_json(given)) as server, fetching(server) as fetch:
         auth = ready(schemes(server)[7], vault)
         made = await applied(auth, clock, fetch)
@@ -200,6 +200,6 @@ def test_what_is_wrong_with_a_document_is_told_without_its_secrets():
 )
 def test_what_is_looked_up_behind_the_host_of_the_tokens_is_masked(url, value, hidden):
     vault = SecretResolver({"PART": value})
-    scheme = {"type": "oauth2", "flow": "client_credentials", "token_url": url, "client_id": "crib"}
+    scheme = {"type": "oauth2", "flow": "client_credentials", "token_url": url, "client_id": "client-5e1"}
     ready({**scheme, "client_secret": "${S:-none}"}, vault)
-    assert vault.known - {"crib:none"} == hidden
+    assert vault.known - {"client-5e1:none"} == hidden

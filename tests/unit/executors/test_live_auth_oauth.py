@@ -156,11 +156,11 @@ async def test_what_differs_has_a_token_of_its_own():
             client(server, scopes=["a"]),
             client(server, audience="x"),
             client(server, client_auth="body"),
-            client(server, client_id="other"),
-            client(server, client_secret="other"),
+            client(server, client_id="0ther-9f"),
+            client(server, client_secret="0ther-9f"),
             client(server, token_url=f"{server.origin}/other"),
             refresh(server),
-            {**refresh(server), "refresh_token": "other"},
+            {**refresh(server), "refresh_token": "0ther-9f"},
         ]
         given = [await sent_token(ready(each, KEYS, tokens=tokens), clock, fetch) for each in schemes]
         assert len(set(given)) == len(schemes)

@@ -23,14 +23,14 @@ BLOCK = {
 
 def test_a_request_has_all_its_parts_in_order():
     arguments = {"city": "Ål", "units": "metric", "q": "a b", "lang": "nb", "theme": "dark", "name": "x"}
-    assert sent(BLOCK, arguments, environment={"TEAM": "blue", "SESSION": "s%3A1"}) == HTTPRequest(
+    assert sent(BLOCK, arguments, environment={"TEAM": "blu3-t34m", "SESSION": "s%3A1"}) == HTTPRequest(
         "POST",
         "https",
         "api.example.com",
         8443,
         "/v1/cities/%C3%85l/days?units=metric&q=a%20b&page=1",
         (
-            ("X-Team", "blue"),
+            ("X-Team", "blu3-t34m"),
             ("Accept-Language", "nb"),
             ("Accept", "application/json, */*;q=0.5"),
             ("User-Agent", f"toolcrib/{toolcrib.__version__}"),
@@ -50,7 +50,7 @@ def test_a_block_with_nothing_but_a_url_is_a_get():
 def test_what_is_absent_or_null_is_left_out():
     block = {**BLOCK, "url": URL, "body": {"form": {"a": "{{ args.name }}", "b": ["{{ args.name }}", 1]}}}
     for arguments in ({}, dict.fromkeys(("units", "q", "lang", "theme", "name"))):
-        request = sent(block, arguments, environment={"TEAM": "blue", "SESSION": "1"})
+        request = sent(block, arguments, environment={"TEAM": "blu3-t34m", "SESSION": "1"})
         assert request.target == "/v1?page=1"
         assert [name for name, _value in request.headers] == [
             "X-Team",

@@ -77,18 +77,18 @@ async def test_a_call_is_answered(mode, stream):
 
 async def test_every_request_has_the_headers_and_no_other_credentials():
     async with serving(speaking()) as server:
-        there = world(TEAM="north", KEY=CANARY)
+        there = world(TEAM="n0rth-71", KEY=CANARY)
         headers = {"X-Team": "${TEAM}", "X-Api-Key": "${KEY}", "Accept": "text/plain"}
         async with connected(at(server, headers=headers), there) as (_, client):
             await call(client)
         assert {head.method for head in server.requests} == {"POST", "GET", "DELETE"}
         for head in server.requests:
-            assert (head.header("x-team"), head.header("x-api-key")) == ("north", CANARY)
+            assert (head.header("x-team"), head.header("x-api-key")) == ("n0rth-71", CANARY)
             assert head.header("accept-encoding") == "identity"
             assert "text/event-stream" in str(head.header("accept"))
             assert str(head.header("user-agent")).startswith("toolcrib/")
             assert head.header("cookie") is None
-    assert there.secrets.hide_in_text(f"{CANARY} of north") == "*** of ***"
+    assert there.secrets.hide_in_text(f"{CANARY} of n0rth-71") == "*** of ***"
 
 
 async def test_connections_are_kept_and_so_is_the_session():

@@ -69,8 +69,7 @@ class FewReports:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        """Run a test as pytest does."""
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        """Run a test as pytest does, without a word before it."""
         for report in runtestprotocol(item, log=False, nextitem=nextitem):
             if report.when == "call" or not report.passed:
                 item.ihook.pytest_runtest_logreport(report=report)

@@ -14,27 +14,21 @@ PACKAGE = Path(toolcrib.__file__).parent
 
 
 @cache
-def all_calls() -> dict[str, dict[str, list[ast.Call]]]:
-    """Name of a function or method -> module -> its calls of it."""
-    found: dict[str, dict[str, list[ast.Call]]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        module = path.relative_to(PACKAGE).as_posix()
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call):
-                name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
-                found.setdefault(name, {}).setdefault(module, []).append(node)
-    return found
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _calls():
-    """The calls are forgotten after these tests: collections of garbage would visit them again and again."""
-    yield
-    all_calls.cache_clear()
-
-
 def calls(name: str) -> dict[str, list[ast.Call]]:
-    return all_calls().get(name, {})
+    """Module -> its calls of a function or method."""
+    found: dict[str, list[ast.Call]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text("utf-8")
+        if f"{name}(" not in text:
+            continue  # to parse all modules takes long
+        module = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and name in (
+                getattr(node.func, "id", ""),
+                getattr(node.func, "attr", ""),
+            ):
+                found.setdefault(module, []).append(node)
+    return found
 
 
 @pytest.mark.parametrize(

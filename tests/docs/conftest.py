@@ -170,7 +170,7 @@ def page_environment(request, root, tmp_path, python_with, command_of):
     wanted = EXTRAS.search(page)
     python = python_with((wanted[1] if THOROUGH else of_all_pages(root)) if wanted else "")
     before = installed(python)
-    if "TOOLCRIB_CACHE_DIR" in page:
+    if "$ TOOLCRIB_CACHE_DIR=" in page:
         # A process that imports the package within two seconds of its installation writes no index, as the process
         # that is forked may have done. So these pages start their own, once the package is old enough.
         commands = []

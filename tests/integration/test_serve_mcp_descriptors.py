@@ -93,6 +93,7 @@ async def test_more_sockets_than_descriptors_keep_nobody_out_and_no_reload_back(
     assert len(served.said) == 3, "".join(served.said)
 
 
+@pytest.mark.exhaustive
 async def test_idle_sockets_of_one_peer_do_not_lock_out_another(tmp_path, many_files):
     async with serve(write(tmp_path, BASICS), files=1024) as served:
         with sockets(served.port, MOST):

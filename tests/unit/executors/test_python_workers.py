@@ -564,6 +564,7 @@ def test_a_function_that_ends_the_program_fails_and_its_worker_stays(module):
     assert second.message == "the function called `sys.exit(4)`"
 
 
+@pytest.mark.exhaustive
 def test_a_function_that_raises_an_interrupt_fails_and_its_worker_stays(module):
     async def calls():
         async with tools(tool(module, "interrupting", OPEN)) as runtime:

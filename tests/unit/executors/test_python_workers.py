@@ -647,7 +647,7 @@ def test_a_running_worker_is_measured(module, tmp_path):
     assert ended.outcome is Outcome.CANCELLED
     assert usage.memory > 1_000_000
     assert usage.processes == 2
-    assert usage.cpu_time is not None
+    assert usage.cpu_time is None  # without limits, nobody looks before the call how much earlier ones took
 
 
 def test_a_worker_gets_secrets_only_from_the_runtime(module, monkeypatch, caplog):

@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
+import jsonschema_rs
 from calls import ARGUMENTS, a_round, runtime_of, weather
 from rounds import Round, Row, interleaved, line
 
@@ -379,6 +380,100 @@ def calls_of_stores(loop: asyncio.AbstractEventLoop, rounds: int = 30) -> Iterat
             )
 
 
+class CheckedByHand:
+    """Two tools of the shop as a program that validates arguments, rows and results, with the shop's own schemas."""
+
+    def __init__(self, store: Store, tools: Runtime) -> None:
+        copied = deepcopy(store)
+        self._orders, self._users = copied["orders"], copied["users"]
+        self._judges = {
+            name: (judge_of(tool.input_schema), judge_of(tool.output_schema))
+            for name, tool in tools.registry.items()
+            if name in {"get_order_details", "modify_user_address"}
+        }
+        users = tools.registry["modify_user_address"].fixture.collections["users"]
+        self._judge_user = judge_of(users.schema)
+
+    async def get_order_details(self, arguments: dict[str, Any]) -> Any:
+        valid_arguments, valid_result = self._judges["get_order_details"]
+        if not valid_arguments(arguments):
+            raise ValueError("invalid arguments")
+        order = self._orders.get(arguments["order_id"])
+        if order is None:
+            return "Error: order not found"
+        if not valid_result(order):
+            raise ValueError("invalid result")
+        return copied(order)
+
+    async def modify_user_address(self, arguments: dict[str, Any]) -> Any:
+        valid_arguments, valid_result = self._judges["modify_user_address"]
+        if not valid_arguments(arguments):
+            raise ValueError("invalid arguments")
+        user_id = arguments["user_id"]
+        user = self._users.get(user_id)
+        if user is None:
+            return "Error: user not found"
+        moved = {
+            **user,
+            "address": {
+                "address1": arguments["address1"],
+                "address2": arguments["address2"],
+                "city": arguments["city"],
+                "state": arguments["state"],
+                "country": arguments["country"],
+                "zip": arguments["zip"],
+            },
+        }
+        if not self._judge_user(moved) or not valid_result(moved):
+            raise ValueError("invalid result")
+        self._users[user_id] = moved
+        return copied(moved)
+
+
+def copied(value: Any) -> Any:
+    """A copy of a result, which the caller may change: the fastest one in plain Python."""
+    if type(value) is dict:
+        return {key: copied(item) if type(item) in CONTAINERS else item for key, item in value.items()}
+    return [copied(item) if type(item) in CONTAINERS else item for item in value]
+
+
+CONTAINERS = (dict, list)
+
+
+def judge_of(schema: Any) -> Callable[[Any], bool]:
+    """The validation of a schema."""
+    return jsonschema_rs.validator_for(True if schema is None else schema).is_valid
+
+
+def calls_by_hand(loop: asyncio.AbstractEventLoop, rounds: int = 40) -> Iterator[Row]:
+    """Calls of the shop that read and change a row, and the same by hand, with the same validations."""
+    with world() as (store, tools):
+        order, user = next(iter(store["orders"])), next(iter(store["users"]))
+        moved = {**store["users"][user]["address"], "zip": "00000"}
+        by_hand = CheckedByHand(store, tools)
+        for name, arguments, what in (
+            ("get_order_details", {"order_id": order}, "reads"),
+            ("modify_user_address", {"user_id": user, **moved}, "changes"),
+        ):
+            function = getattr(by_hand, name)
+            answer = loop.run_until_complete(tools.call(name, arguments)).value
+            assert answer == loop.run_until_complete(function(arguments)), answer
+            times = interleaved(
+                {
+                    "ours": a_round(loop, partial(tools.call, name, arguments), CALLS),
+                    "by hand": a_round(loop, partial(function, arguments), CALLS),
+                },
+                rounds,
+            )
+            yield Row(
+                f"mocked call of packs/retail that {what} a row",
+                "hand-written, with the same validations and a copy of the result",
+                times["ours"],
+                times["by hand"],
+                4,
+            )
+
+
 def rows() -> Iterator[Row]:
     """All measures of this file."""
     loop = asyncio.new_event_loop()
@@ -388,6 +483,7 @@ def rows() -> Iterator[Row]:
         yield calls_of_rules(loop)
         yield starts(loop)
         yield from calls_of_stores(loop)
+        yield from calls_by_hand(loop)
     finally:
         loop.close()
 

@@ -11,7 +11,13 @@ from toolcrib.expressions.expression import (
     escape_expressions,
     is_expression,
 )
-from toolcrib.expressions.structures import Rendering, compile_copier, compile_value, copy_value
+from toolcrib.expressions.structures import (
+    Rendering,
+    UnchangingRoots,
+    compile_copier,
+    compile_value,
+    copy_value,
+)
 from toolcrib.expressions.templates import TextTemplate, compile_text
 from toolcrib.expressions.values import Run, Scope
 
@@ -21,6 +27,7 @@ __all__ = [
     "Run",
     "Scope",
     "TextTemplate",
+    "UnchangingRoots",
     "compile_condition",
     "compile_copier",
     "compile_expression",

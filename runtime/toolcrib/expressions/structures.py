@@ -17,6 +17,7 @@ Keep: TypeAlias = Callable[[Any, int], Any]
 """Copies a value that may have the given number of nested levels, or raises if the value is refused."""
 
 _UNCHANGING = frozenset({str, int, float, bool, type(None)})
+_CONTAINERS = frozenset({dict, list})
 
 _MEMBERS = 32
 _LEVELS = 16
@@ -24,8 +25,29 @@ _NAMES = 200
 """Larger parts become functions of their own: Python's compiler limits nesting, and long sources compile slowly."""
 
 
+class UnchangingRoots(NamedTuple):
+    """Root names whose values are never changed in place.
+
+    Attributes:
+        names: The names.
+        keep: Copies and checks a value of one of them; None if there are none.
+    """
+
+    names: Collection[str] = ()
+    keep: Keep | None = None
+
+
+NO_ROOTS = UnchangingRoots()
+
+
 def compile_unshared(
-    part: ExpressionPart, root: str, keep: Keep, depth: int, *, alone: bool = False
+    part: ExpressionPart,
+    root: str,
+    keep: Keep,
+    depth: int,
+    *,
+    alone: bool = False,
+    unchanging: UnchangingRoots = NO_ROOTS,
 ) -> Callable[[Any], JSON]:
     """A function that builds a new, unshared value of a part at each call.
 
@@ -35,13 +57,14 @@ def compile_unshared(
         keep: Copies and checks all other values.
         depth: Maximum number of nested levels.
         alone: Whether the function receives the value of `root` instead of a scope.
+        unchanging: Other root names, whose plain paths are copied by a function of their own.
 
     The function raises the exceptions of `keep`, and LookupError, TypeError, RecursionError or ExpressionError if a
     value cannot be computed; the closure of the part then raises the error with its location.
     """
     if part.members is None or len(part.members) <= _MEMBERS:
-        return _GeneratedFunction(root, keep).function(part, depth, alone=alone)
-    long = _long(part.members, root, keep, depth)
+        return _GeneratedFunction(root, keep, unchanging).function(part, depth, alone=alone)
+    long = _long(part.members, root, keep, depth, unchanging)
     return (lambda value: long({root: value})) if alone else long
 
 
@@ -52,9 +75,10 @@ class _GeneratedFunction:
     # with closures in 18.7 us. The source contains only numbered names (`v5`) and integers. Everything from a
     # document is bound to these names and never becomes part of the source, so no document can inject code.
 
-    def __init__(self, root: str, keep: Keep) -> None:
+    def __init__(self, root: str, keep: Keep, unchanging: UnchangingRoots) -> None:
         self._root = root
         self._keep = keep
+        self._unchanging = unchanging
         self._names: dict[str, Any] = {"root": root, "keep": keep, "unchanging": _UNCHANGING, "type": type}
 
     def function(self, part: ExpressionPart, depth: int, *, alone: bool) -> Callable[[Any], JSON]:
@@ -84,7 +108,9 @@ class _GeneratedFunction:
         if len(part.path) == 2 and part.path[0] == self._root:
             read = f"source[{self._name(part.path[1])}]"
             return f"(value if type(value := {read}) in unchanging else keep(value, {depth}))"
-        return f"keep({self._name(part.bare or part.run)}(scope), {depth})"
+        unchanging = bool(part.path) and part.path[0] in self._unchanging.names
+        keep = self._name(self._unchanging.keep) if unchanging else "keep"
+        return f"{keep}({self._name(part.bare or part.run)}(scope), {depth})"
 
     def _container(
         self,
@@ -94,7 +120,8 @@ class _GeneratedFunction:
         level: int,
     ) -> str:
         if level >= _LEVELS or len(members) > _MEMBERS or len(self._names) > _NAMES:
-            return f"{self._name(compile_unshared(part, self._root, self._keep, depth))}(scope)"
+            inner = compile_unshared(part, self._root, self._keep, depth, unchanging=self._unchanging)
+            return f"{self._name(inner)}(scope)"
         # An empty container stands for this one: `keep` raises if it is nested too deeply.
         self._keep(type(members)(), depth)
         if isinstance(members, list):
@@ -107,7 +134,11 @@ class _GeneratedFunction:
 
 
 def _long(
-    members: dict[str, ExpressionPart] | list[ExpressionPart], root: str, keep: Keep, depth: int
+    members: dict[str, ExpressionPart] | list[ExpressionPart],
+    root: str,
+    keep: Keep,
+    depth: int,
+    unchanging: UnchangingRoots,
 ) -> Run:
     """A long list or object: a copy of its constant scalars, in which the other members are replaced."""
     keep(type(members)(), depth)  # raises if it is nested too deeply
@@ -120,7 +151,7 @@ def _long(
         plain = part.constant and type(part.value) in _UNCHANGING
         values[place] = keep(part.value, depth) if plain else None
         if not plain:
-            made.append((place, compile_unshared(part, root, keep, depth - 1)))
+            made.append((place, compile_unshared(part, root, keep, depth - 1, unchanging=unchanging)))
 
     def run(scope: Scope) -> JSON:
         result: Any = values.copy()
@@ -150,13 +181,16 @@ def copy_value(value: Any) -> Any:
     """A deep copy of a JSON value."""
     # Expressions return parts of the arguments or the document, which a caller must not be able to change.
     # copy.deepcopy takes several times as long, since it tracks every object in a memo.
-    if type(value) is dict:
+    kind = type(value)
+    if kind is dict:
         copy: Any = value.copy()
         for key, item in value.items():
-            if type(item) is dict or type(item) is list:
+            if type(item) in _CONTAINERS:
                 copy[key] = copy_value(item)
         return copy
-    return [copy_value(item) for item in value] if type(value) is list else value
+    if kind is list:
+        return [copy_value(item) if type(item) in _CONTAINERS else item for item in value]
+    return value
 
 
 _MOST_NESTING = 128
@@ -195,9 +229,18 @@ class Rendering(NamedTuple):
         """
         return self.run(scope)
 
-    def fresh(self, root: str, keep: Keep, depth: int, *, alone: bool = False) -> Callable[[Any], JSON]:
+    def fresh(
+        self,
+        root: str,
+        keep: Keep,
+        depth: int,
+        *,
+        alone: bool = False,
+        unchanging: UnchangingRoots = NO_ROOTS,
+    ) -> Callable[[Any], JSON]:
         """A function that renders unshared values; see `compile_unshared`."""
-        return compile_unshared(self.part or ExpressionPart(self.run), root, keep, depth, alone=alone)
+        part = self.part or ExpressionPart(self.run)
+        return compile_unshared(part, root, keep, depth, alone=alone, unchanging=unchanging)
 
 
 def compile_value(

@@ -9,16 +9,42 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Call, Collection, Fixture, Machine
 from toolcrib.core.protocols import CallSession
 from toolcrib.expressions import copy_value
 from toolcrib.expressions.values import equal
+from toolcrib.schema.validation.json_values import SMALL, remaining_budget
 
 Rows: TypeAlias = Mapping[str, JSON]
 """Key -> row, in the order of the store. Must not be changed."""
+
+
+ROW_DEPTH: Final = 64
+"""Nesting up to which `is_small_row` accepts a row."""
+
+_KNOWN_ROWS: Final = 1024
+"""The number of rows whose check is remembered."""
+
+_small_rows: dict[int, JSON] = {}
+
+
+def is_small_row(row: JSON) -> bool:
+    """Whether a row is a plain JSON object or list, at most `ROW_DEPTH` levels deep, with a weight of at most `SMALL`.
+
+    Since rows are never changed in place, each of them is checked once.
+    """
+    # The memory holds the rows, so that no other value can get the id of one.
+    if id(row) in _small_rows:
+        return True
+    if not isinstance(row, dict | list) or remaining_budget(row, ROW_DEPTH, SMALL) < 0:
+        return False
+    if len(_small_rows) >= _KNOWN_ROWS:
+        _small_rows.clear()
+    _small_rows[id(row)] = row
+    return True
 
 
 class RowLayers:

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import Collection, Fixture, Machine
 from toolcrib.expressions.values import equal
+from toolcrib.schema.validation.json_values import SMALL
 from toolcrib.simulation.store import (
     FRESH,
+    ROW_DEPTH,
     RowLayers,
     Store,
     StoreVersion,
+    is_small_row,
     rows_by_collection,
     rows_of,
     state_by_machine,
@@ -193,3 +196,36 @@ def test_rows_are_found_by_name_or_by_id():
         store.rows("orders")
     assert caught.value.hint == f"write `{ORDERS.id}` or `other/orders`"
     assert store.rows("other/orders") == store.rows(other)
+
+
+def nested(levels):
+    row = {}
+    for _ in range(levels - 1):
+        row = {"in": row}
+    return row
+
+
+@pytest.mark.parametrize(
+    ("row", "small"),
+    [
+        ({"id": 1, "tags": ["a", None], "shelf": {"no": 2.5}}, True),
+        ([], True),
+        (nested(ROW_DEPTH), True),
+        (nested(ROW_DEPTH + 1), False),
+        ({"text": "x" * SMALL}, False),
+        ({"text": "\ud800"}, False),
+        ({"at": (1, 2)}, False),
+        ("text", False),
+        (None, False),
+    ],
+)
+def test_only_plain_rows_of_bounded_size_are_small_each_time(row, small):
+    assert [is_small_row(row), is_small_row(row)] == [small, small]
+
+
+def test_a_row_that_is_remembered_says_nothing_about_an_equal_one():
+    assert is_small_row({"at": [1, 2]})
+    assert not is_small_row({"at": (1, 2)})
+    # More rows than are remembered; each is dropped at once, so that ids would come again.
+    assert all(is_small_row({"n": [number]}) for number in range(3_000))
+    assert not any(is_small_row({"n": {number}}) for number in range(3_000))

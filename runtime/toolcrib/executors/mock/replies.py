@@ -21,6 +21,7 @@ from toolcrib.expressions import (
     Expression,
     Rendering,
     TextTemplate,
+    UnchangingRoots,
     compile_condition,
     compile_copier,
     compile_text,
@@ -37,6 +38,7 @@ from toolcrib.schema.validation.json_values import (
 )
 from toolcrib.simulation.error_reply import compile_error
 from toolcrib.simulation.latency import Latency, compile_latency
+from toolcrib.simulation.store import ROW_DEPTH, is_small_row
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.effects import ReplyBody
@@ -164,8 +166,8 @@ ValueFunction = Callable[[Any], JSON]
 class ValueCompiler(Protocol):
     """Compiles a `ValueFunction`."""
 
-    def __call__(self, *, alone: bool) -> ValueFunction:
-        """A function of the arguments if `alone`, otherwise of a scope."""
+    def __call__(self, *, alone: bool, rows: Collection[str]) -> ValueFunction:
+        """A function of the arguments if `alone`, otherwise of a scope that has rows with these names."""
         ...
 
 
@@ -212,8 +214,9 @@ class Reply(NamedTuple):
         """The same reply with `trusted_value` compiled, which receives only the arguments if `alone`."""
         if self.prepare is None:
             return self
+        rows = () if self.body is None else self.body.parts.rows
         try:
-            return self._replace(trusted_value=self.prepare(alone=alone))
+            return self._replace(trusted_value=self.prepare(alone=alone, rows=rows))
         # Not an error here: the result layer reports what is wrong with the result of each call.
         except NotJSONError:
             return self
@@ -335,9 +338,10 @@ def _with_content(answer: Answer, parts: Callable[[Scope], tuple[Content, ...]])
 def _result(value: JSON, pointer: str, tool: Descriptor, names: Names, problems: list[Problem]) -> _Compiled:
     rendering = compile_value(value, names, problems, pointer, forms=True)
 
-    def prepare(*, alone: bool) -> ValueFunction:
+    def prepare(*, alone: bool, rows: Collection[str]) -> ValueFunction:
         _check_size(value, tool.limits.output_size)
-        return rendering.fresh("args", _small, RESULT_DEPTH, alone=alone)
+        unchanging = UnchangingRoots(rows, _row_copy)
+        return rendering.fresh("args", _small, RESULT_DEPTH, alone=alone, unchanging=unchanging)
 
     if rendering.constant:
         return _fixed(rendering.render({}), tool)
@@ -371,11 +375,16 @@ def _small(value: Any, depth: int) -> Any:
     return unshared_copy(value, depth)
 
 
+def _row_copy(value: Any, depth: int) -> Any:
+    """`_small` for a part of the store, which is checked only once: that takes five times as long as a copy."""
+    return copy_value(value) if depth >= ROW_DEPTH and is_small_row(value) else _small(value, depth)
+
+
 def _fixed(value: JSON, tool: Descriptor) -> _Compiled:
     """A result that is the same for every call."""
     fresh = compile_copier(value)
 
-    def prepare(*, alone: bool) -> ValueFunction:  # noqa: ARG001 -- it reads neither
+    def prepare(*, alone: bool, rows: Collection[str]) -> ValueFunction:  # noqa: ARG001 -- it reads neither
         if measure_excess(value, RESULT_DEPTH, tool.limits.output_size) != WITHIN:
             raise NotJSONError
         make = compile_copier(unshared_copy(value, RESULT_DEPTH))

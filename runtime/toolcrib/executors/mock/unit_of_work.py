@@ -11,7 +11,15 @@ from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.executors.mock.variables import as_text
 from toolcrib.expressions.values import StepBudget, list_of_names, shortened
 from toolcrib.schema.validation import Validator
-from toolcrib.simulation.store import RowLayers, Rows, Store, StoreVersion, rows_of, state_by_machine
+from toolcrib.simulation.store import (
+    RowLayers,
+    Rows,
+    Store,
+    StoreVersion,
+    is_small_row,
+    rows_of,
+    state_by_machine,
+)
 
 MOST_ROWS: Final = 100_000
 """The number of rows up to which calls may grow a collection."""
@@ -282,7 +290,8 @@ def _check_row(collection: Collection, key: str, row: JSON) -> None:
             raise ExpressionError(f"a row of `{name}` must be an object", code="row_breaks_schema")
         return
     validator = _validator(collection.schema)
-    if not validator.is_valid(row):
+    # `is_valid` walks through the row, which the result of the call often did already.
+    if not (validator.judge(row) if is_small_row(row) else validator.is_valid(row)):
         fault = validator.faults(row)[0]
         message = f"row `{shortened(key)}` of `{name}` would not match its schema: {fault.for_model()}"
         raise ExpressionError(message, code="row_breaks_schema", hint=fault.hint)

@@ -102,9 +102,24 @@ def a_round(loop: asyncio.AbstractEventLoop, work: Callable[[], Awaitable[None]]
 
 
 def measured(
-    loop: asyncio.AbstractEventLoop, model: Provider, tools: Runtime, count: int, rounds: int
+    loop: asyncio.AbstractEventLoop,
+    model: Provider,
+    tools: Runtime,
+    count: int,
+    rounds: int,
+    *,
+    by_hand_count: int | None = None,
 ) -> dict[str, list[float]]:
-    """The turn by the loop, by a hand-written loop, and its two requests alone."""
+    """The turn by the loop, by a hand-written loop, and its two requests alone.
+
+    Args:
+        loop: The event loop.
+        model: The model.
+        tools: The tools.
+        count: Turns in one round.
+        rounds: Number of rounds.
+        by_hand_count: Turns in one round of the hand-written loop; None for `count`.
+    """
     overheard = Overheard(model)
     loop.run_until_complete(turn(ProviderMiddleware(overheard, tools)))
     requests = overheard.requests
@@ -114,14 +129,20 @@ def measured(
         "by hand": partial(by_hand, model, requests, tools),
         "bare": partial(bare, model, requests),
     }
-    return interleaved({name: a_round(loop, way, count) for name, way in ways.items()}, rounds)
+    counts = {"by hand": by_hand_count or count}
+    return interleaved(
+        {name: a_round(loop, way, counts.get(name, count)) for name, way in ways.items()}, rounds
+    )
 
 
 def rows(rounds: int = ROUNDS) -> Iterator[Row]:
     """All measures of this file."""
     loop = asyncio.new_event_loop()
     try:
-        times = measured(loop, Listed(), runtime_of(weather()), IN_MEMORY, rounds)
+        # Rounds of about the same time: a shorter one would be affected less by other load.
+        times = measured(
+            loop, Listed(), runtime_of(weather()), IN_MEMORY, rounds, by_hand_count=8 * IN_MEMORY
+        )
         title = "model turn (two requests, one mocked call)"
         yield Row(f"{title}, model in memory", "hand-written loop", times["loop"], times["by hand"], 8.0)
         with serving() as port:

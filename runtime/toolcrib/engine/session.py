@@ -47,7 +47,7 @@ from toolcrib.engine.statistics import BATCH, CallStatistics
 from toolcrib.registry.catalog import DENIED, HiddenReason
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.validation import as_dict
-from toolcrib.schema.validation.json_values import is_large
+from toolcrib.schema.validation.json_values import MOST_WEIGHT, SMALL, is_large
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -486,6 +486,7 @@ class Session:
         *,
         correlation: str = "",
         trace: Mapping[str, str] = NOTHING,
+        written: int | None = None,
     ) -> Result | None:
         """Call a tool that never waits, without an event loop. Returns None, without a call, if it may wait.
 
@@ -494,6 +495,7 @@ class Session:
             arguments: JSON values by name; None means no arguments.
             correlation: ID of the call in another system (default: the session's).
             trace: Trace headers to forward (W3C trace context).
+            written: Characters of the JSON text that the arguments were read from; None if unknown.
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -506,7 +508,11 @@ class Session:
         if self._runtime.may_appear(name) if chain is None else not chain.at_once:
             return None
         # Large arguments are checked in a thread, which needs an event loop.
-        if arguments is not None and is_large(arguments, DEPTH):
+        if (
+            arguments is not None
+            and (written is None or written > SMALL // MOST_WEIGHT)
+            and is_large(arguments, DEPTH)
+        ):
             return None
         context = self._context_at_once
         if context is None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keeping import loaded_with
+from keeping import calls, keeping, loaded_with
 from library import LIBRARY, failed, played, tool
 from sampling import examples
 from toolcrib import Runtime
@@ -176,3 +176,22 @@ def test_rows_are_those_of_a_plain_mapping_in_its_order_and_nothing_seen_moves(c
 def test_the_same_block_in_two_sessions_knows_nothing_of_the_other():
     block = 'effects: [{insert: log, value: {n: "{{ seq(\'x\') }}"}}]\nresult: "{{ store.log }}"'
     assert played(block).value == played(block).value == {"1": {"n": 1}}
+
+
+def test_a_result_shows_the_row_as_it_is_now_and_shares_nothing_with_it():
+    reading = """
+    rows: {reader: {in: readers, key: ann}}
+    effects: [{if: "{{ args.days }}", append: reader.loans, value: {isbn: b9, days: "{{ args.days }}"}}]
+    result: {whole: "{{ reader }}", loans: "{{ reader.loans }}", mail: "{{ reader.email }}"}
+    """
+    session = keeping(tool(reading, "input_schema: {properties: {days: {default: 0}}}"), LIBRARY).session()
+    for days, lent in ((0, [3, 9, 4]), (0, [3, 9, 4]), (5, [3, 9, 4, 5]), (0, [3, 9, 4, 5])):
+        (result,) = calls(session, {"days": days})
+        whole, loans = result.value["whole"], result.value["loans"]
+        assert ([loan["days"] for loan in loans], whole["loans"], result.value["mail"]) == (
+            lent,
+            loans,
+            "ann@x.org",
+        )
+        loans.clear()
+        whole["loans"][0]["days"] = -1

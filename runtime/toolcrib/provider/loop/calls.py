@@ -318,7 +318,9 @@ class CallRunner:
             return False
         # Before the call, which may change the states that the event reports.
         begun = self._begun(call)
-        result = self._session.call_at_once(call.name, call.arguments, correlation=call.id)
+        result = self._session.call_at_once(
+            call.name, call.arguments, correlation=call.id, written=len(call.written) or None
+        )
         if result is None:
             return False
         tell(begun)

@@ -14,14 +14,17 @@ MODEL_LIMIT = 65536
 
 
 def _encode_function(*, sort_keys: bool) -> Callable[[JSON], str]:
-    """`encode` of a JSONEncoder without spaces, half as fast again: that makes its encoder in C anew for each value."""
-    slow = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=sort_keys)
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:  # a Python without the extension module
-        return slow.encode
-    # Without markers of containers, a value that contains itself ends in a RecursionError.
+    """`encode` of a JSONEncoder without spaces, which would make its encoder in C again for each value."""
+    standard = json.JSONEncoder(
+        separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=sort_keys
+    )
     strings = json.encoder.encode_basestring
-    pieces = make(None, slow.default, strings, None, ":", ",", sort_keys, False, False)
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    try:
+        # Without the memory of containers that it takes first, a value that contains itself ends in a RecursionError.
+        pieces = make(None, standard.default, strings, None, ":", ",", sort_keys, False, False)
+    except TypeError:  # a Python without this function, or with another one
+        return standard.encode
     return lambda value: "".join(pieces(value, 0))
 
 

@@ -218,9 +218,8 @@ class ProviderMiddleware:
                     else:
                         turn.accept()
                     plans = turn.judge()
-                if heard:
-                    for event in turn.take_events():
-                        yield event
+                for event in turn.take_events():
+                    yield event
                 # A single call that never waits needs no generator either.
                 alone = len(plans) == 1 and self._runner.make_at_once(
                     plans[0], turn.reader.tool.name, turn.record
@@ -232,9 +231,8 @@ class ProviderMiddleware:
                         async for _step in steps:
                             for event in turn.take_events():
                                 yield event
-                if heard:
-                    for event in turn.take_events():
-                        yield event
+                for event in turn.take_events():
+                    yield event
                 plans = None
                 turn.end_round()
                 if self._config.sink is not None:

@@ -26,6 +26,15 @@ def test_compact_text_reads_back_as_the_same_value(value):
 
 
 @given(VALUES)
+def test_json_is_written_as_by_the_standard_library(value):
+    options = {"separators": (",", ":"), "ensure_ascii": False}
+    assert (compact(value), canonical(value)) == (
+        json.dumps(value, **options),
+        json.dumps(value, **options, sort_keys=True),
+    )
+
+
+@given(VALUES)
 def test_canonical_text_does_not_depend_on_the_order_of_keys(value):
     def turned(inner):
         if isinstance(inner, dict):
@@ -58,6 +67,9 @@ def test_endless_nesting_is_refused():
     value: list = []
     for _ in range(100_000):
         value = [value]
+    with pytest.raises(ValueError, match="nested"):
+        compact(value)
+    value[0] = value
     with pytest.raises(ValueError, match="nested"):
         compact(value)
 

@@ -174,6 +174,17 @@ def server_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     ]
 
 
+def scenario_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the names of scenarios, and paths."""
+    try:
+        scenarios = open_offline(_read_options_of(ctx)).scenarios
+    except ToolcribError:
+        scenarios = ()
+    names = [each for each in scenarios if each.name.startswith(incomplete)]
+    found = [CompletionItem(each.name, help=first_sentence(each.description)) for each in names]
+    return [*found, CompletionItem(incomplete, type="file")]
+
+
 def _completed(ctx: click.Context, incomplete: str, *, hidden: bool) -> list[CompletionItem]:
     return [
         CompletionItem(card.name, help=first_sentence(card.description))

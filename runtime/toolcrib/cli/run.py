@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import ReadOptions, json_option, passthrough_option, paths_argument, read_options
+from toolcrib.cli.options import ReadOptions, json_option, passthrough_option, read_options, scenario_names
 from toolcrib.cli.output import json_text, plural, problem_text, write_atomically
 from toolcrib.cli.run_output import (
     GoldenUpdate,
@@ -27,10 +27,11 @@ from toolcrib.cli.run_output import (
     warnings_of,
 )
 from toolcrib.cli.run_plan import ModelOverride, RunPlan, play_runs, run_on_changes, show_progress
+from toolcrib.cli.run_targets import LastFailures, Target, parse_targets, run_key, some_names
 from toolcrib.cli.trust import Consents, print_denied
 from toolcrib.cli.validate import annotation, escape_commands, workflow_command
 from toolcrib.core.clock import RealClock
-from toolcrib.core.errors import Problem
+from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import Outcome
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine import engine_of
@@ -59,7 +60,9 @@ def _processors() -> int:
 
 
 @click.command("run")
-@paths_argument
+@click.argument(
+    "targets", nargs=-1, metavar="[TARGET]...", callback=parse_targets, shell_complete=scenario_names
+)
 @click.option(
     "-k",
     "keyword",
@@ -101,7 +104,13 @@ def _processors() -> int:
     metavar="N",
     help="Try each run of a scenario with an `agent` N times, instead of its own `trials`.",
 )
-@click.option("--fail-fast", is_flag=True, help="Stop at the first scenario that fails.")
+@click.option("-x", "--fail-fast", is_flag=True, help="Stop at the first scenario that fails.")
+@click.option(
+    "--last-failed",
+    "--lf",
+    is_flag=True,
+    help="Only the runs that failed when they last ran; all if none is known to have failed.",
+)
 @click.option(
     "-j",
     "--jobs",
@@ -125,6 +134,9 @@ def _processors() -> int:
     help="Print one line per run, with a digest of its trace: equal runs have equal digests.",
 )
 @click.option(
+    "-q", "--quiet", is_flag=True, help="Print only what failed or could not run, and the last line."
+)
+@click.option(
     "--strict",
     is_flag=True,
     help="Also fail if a scenario, assertion or guardrail was not judged, or a linked folder was not read.",
@@ -145,7 +157,7 @@ def _processors() -> int:
 def command(
     ctx: click.Context,
     *,
-    paths: tuple[str, ...],
+    targets: tuple[Target, ...],
     keyword: str,
     tags: tuple[str, ...],
     seed: int | None,
@@ -156,11 +168,13 @@ def command(
     base_url: str | None,
     trials: int | None,
     fail_fast: bool,
+    last_failed: bool,
     jobs: int,
     update: bool,
     watch: bool,
     junit: Path | None,
     verbose: bool,
+    quiet: bool,
     slowest: int | None,
     strict: bool,
     form: str,
@@ -170,17 +184,22 @@ def command(
 ) -> None:
     """Run the scenarios and the examples of descriptors.
 
-    Without PATH: the project, or the folders `descriptors` and `packs`. Exits with 1 if something failed, could not be
-    read or could not be run, and with 3 if nothing matches.
+    TARGET is a file or folder, the name of a scenario or of a tool with examples, or PATH::NAME. A part of a project has
+    the tools of the whole project. Without TARGET: the project, or the folders `descriptors` and `packs`. Exits with 1 if
+    something failed, could not be read or could not be run, and with 3 if nothing matches.
     """
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` are two output formats; use only one of them")
+    if quiet and verbose:
+        raise click.UsageError("`--quiet` and `--verbose` contradict each other; use only one of them")
     if update and watch:
         raise click.UsageError(
             "`--watch` would run again for every file that `--update` writes; use only one of them"
         )
     speaker = ModelOverride(provider or "", model or "", base_url or "", trials)
-    plan = RunPlan(reading, paths, keyword, tags, seed, repeat, interleave, passthrough, speaker, Consents())
+    plan = RunPlan(
+        reading, targets, keyword, tags, seed, repeat, interleave, passthrough, speaker, Consents()
+    )
     options = _Options(
         form="json" if as_json else form,
         jobs=jobs,
@@ -189,7 +208,9 @@ def command(
         junit=junit,
         slowest=slowest or 0,
         verbose=verbose,
+        quiet=quiet,
         strict=strict,
+        last_failed=last_failed,
     )
     if watch:
         run_on_changes(lambda: run_once(plan, options).seen)
@@ -204,7 +225,9 @@ class _Options(NamedTuple):
     junit: Path | None
     slowest: int
     verbose: bool = False
+    quiet: bool = False
     strict: bool = False
+    last_failed: bool = False
 
 
 class RunRound(NamedTuple):
@@ -300,16 +323,21 @@ def _is_denied(runtime: Runtime, report: ScenarioReport) -> bool:
 def run_once(plan: RunPlan, options: _Options) -> RunRound:
     """Read the documents, run what the plan selects, and print the report."""
     started = RealClock().monotonic()
+    failures = LastFailures()
+    if options.last_failed:
+        plan = plan._replace(only=failures.read())
     runtime, scenarios = plan.open()
+    if options.last_failed and not any(run_key(run) in plan.only for run in scenarios):
+        click.echo("no selected run is known to have failed; running all of them", err=True)
     # Trust is asked for before anything runs: a prompt in the middle would break the progress bar, and worker
     # processes have no terminal.
     plan = plan.agreed(runtime, scenarios)
-    not_run, problems = plan.not_run(runtime), plan.softened(runtime, runtime.problems)
+    not_run, problems = plan.not_run(runtime), plan.reported(runtime, runtime.problems)
     print_denied(runtime)
     # Annotations for GitHub contain the problems.
     if options.form != "github":
         _tell_problems(problems)
-    with show_progress(len(scenarios), quiet=options.form == "json") as show:
+    with show_progress(len(scenarios), quiet=options.quiet or options.form == "json") as show:
         reports = play_runs(
             plan,
             runtime,
@@ -319,6 +347,9 @@ def run_once(plan: RunPlan, options: _Options) -> RunRound:
             update=options.update,
             fail_fast=options.fail_fast,
         )
+    failures.record(
+        reports, everything=not (plan.filtered or plan.targets) and len(reports) == len(scenarios)
+    )
     updated = _update_goldens(reports) if options.update else []
     duration = RealClock().monotonic() - started
     run = _Run(runtime, scenarios, reports, updated, duration, options, not_run, problems)
@@ -327,7 +358,7 @@ def run_once(plan: RunPlan, options: _Options) -> RunRound:
     for line in _FORMS[options.form](run):
         click.echo(line)
     if not scenarios and not any(each.kind == "scenario" for each in not_run):
-        _tell_nothing(runtime, filtered=plan.filtered)
+        _tell_nothing(runtime, plan)
     return RunRound(run.code, engine_of(runtime).stock.seen)
 
 
@@ -342,13 +373,19 @@ def _tell_problems(problems: Sequence[Problem]) -> None:
             click.echo(problem_text(problem), err=True)
 
 
-def _tell_nothing(runtime: Runtime, *, filtered: bool) -> None:
+def _tell_nothing(runtime: Runtime, plan: RunPlan) -> None:
     if runtime.registry.why_closed:
         click.echo(f"nothing to run: {escape_terminal(runtime.registry.why_closed)}", err=True)
         return
-    places = ", ".join(engine_of(runtime).stock.sources)
-    what = "no scenario or example matches" if filtered else "no scenarios or examples"
-    click.echo(f"nothing to run: {what} in {escape_terminal(places)}", err=True)
+    paths = [target.path for target in plan.targets if target.path]
+    places = escape_terminal(", ".join(paths or engine_of(runtime).stock.sources))
+    if not plan.filtered:
+        click.echo(f"nothing to run: no scenarios or examples in {places}", err=True)
+        return
+    known = plan.names(runtime)
+    near = did_you_mean(plan.keyword, known) if plan.keyword else ""
+    click.echo(f"nothing to run: no scenario or example matches in {places}", err=True)
+    click.echo(f"    hint: {escape_terminal(near or some_names(known))}", err=True)
 
 
 def _write_junit(run: _Run, path: Path) -> None:
@@ -380,7 +417,7 @@ def _as_text(run: _Run) -> Iterator[str]:
     yield from (escape_terminal(line) for line in not_run_lines(run.not_run))
     if run.reports:
         yield from slowest_lines(run.reports, run.options.slowest)
-        yield from summary_lines(run.runtime, run.reports, run.not_run, run.duration)
+        yield from summary_lines(run.runtime, run.reports, run.not_run, run.duration, brief=run.options.quiet)
     else:
         yield from missing_lines(run.reports, run.not_run)
 

@@ -67,9 +67,21 @@ def format_seconds(seconds: float) -> str:
 
 
 def summary_lines(
-    runtime: Runtime, reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], duration: float
+    runtime: Runtime,
+    reports: Sequence[ScenarioReport],
+    not_run: Sequence[NotRun],
+    duration: float,
+    *,
+    brief: bool = False,
 ) -> Iterator[str]:
-    """The summary: a line for each pack or folder, tools by mode, outcomes, what did not run, and the verdict."""
+    """The summary: a line for each pack or folder, tools by mode, outcomes, what did not run, and the verdict.
+
+    A `brief` one has only what did not run, and the verdict.
+    """
+    if brief:
+        yield from missing_lines(reports, not_run)
+        yield _verdict(runtime, reports, not_run, duration)
+        return
     groups: dict[str, list[ScenarioReport]] = {}
     for report in reports:
         groups.setdefault(group_of(report.scenario), []).append(report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -14,6 +15,7 @@ import click
 
 from toolcrib.cli.options import ReadOptions, open_with_servers
 from toolcrib.cli.redirected_stdout import redirected_stdout
+from toolcrib.cli.run_targets import RunKey, Target, check_names, names_of, run_key, sources_of, unread
 from toolcrib.cli.trust import Consents
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import Problem, ToolcribError
@@ -73,7 +75,7 @@ class RunPlan(NamedTuple):
 
     Attributes:
         reading: The read options.
-        paths: Sources to read instead of the project.
+        targets: What the arguments select; empty for everything that is read.
         keyword: The expression of `-k`.
         tags: Run scenarios with any of these tags; empty for all.
         seed: Replaces the seed of each scenario.
@@ -82,10 +84,11 @@ class RunPlan(NamedTuple):
         passthrough: Whether mocks with `passthrough` may forward calls to another binding of their tools.
         speaker: The model for scenarios with an agent.
         consents: Answers of the user to trust prompts; with `--watch`, those of all rounds so far.
+        only: The runs that are selected, of those that all other filters select; empty for all.
     """
 
     reading: ReadOptions
-    paths: tuple[str, ...] = ()
+    targets: tuple[Target, ...] = ()
     keyword: str = ""
     tags: tuple[str, ...] = ()
     seed: int | None = None
@@ -94,11 +97,12 @@ class RunPlan(NamedTuple):
     passthrough: bool = False
     speaker: ModelOverride = ModelOverride()
     consents: Consents | None = None
+    only: frozenset[RunKey] = frozenset()
 
     @property
     def filtered(self) -> bool:
         """Whether the scenarios are filtered."""
-        return bool(self.keyword or self.tags)
+        return bool(self.keyword or self.tags or self.only or any(target.name for target in self.targets))
 
     def open(self) -> tuple[Runtime, list[Scenario]]:
         """Open the runtime and select what to run, in the order of files and lines.
@@ -107,24 +111,20 @@ class RunPlan(NamedTuple):
         scenarios must not have side effects.
 
         Raises:
-            click.BadParameter: The expression is invalid.
+            click.BadParameter: The expression is invalid, or no scenario has the name in an argument.
             click.UsageError: A model is selected, but no scenario has an agent.
             ConfigurationError: The runtime cannot be set up, or a scenario has too many runs.
         """
         consents = self.consents or Consents()
         reading = self.reading._replace(granted=(*self.reading.granted, *consents.granted))
-        runtime = open_with_servers(reading, self.paths, passthrough=self.passthrough, consents=consents)
-        examples = [
-            scenario
-            for tool in runtime.registry.values()
-            if (scenario := example_scenario(tool)) is not None
-            and not engine_of(runtime).unavailable(tool)
-            and engine_of(runtime).plays_examples(tool)
-        ]
-        # With `--provider`, scenarios without a provider of their own run as well.
-        others = engine_of(runtime).stock.unprovided if self.speaker.provider else ()
-        there = sorted([*runtime.scenarios, *others, *examples], key=_place)
-        chosen = self._chosen(run for scenario in there for run in self._runs_of(scenario))
+        runtime = self._opened(reading, consents)
+        runs = self._runs(runtime)
+        stock = engine_of(runtime).stock
+        refused = {*stock.refused, *(name for name, _problem in stock.refused_scenarios)}
+        check_names(self.targets, [*runs, *stock.postponed, *stock.unprovided], refused)
+        chosen = self._chosen(runs)
+        # Failures of before that are gone leave everything, as in pytest.
+        chosen = [run for run in chosen if run_key(run) in self.only] or chosen
         # The options would have no effect, which is more likely a mistake in the filters.
         if self.speaker != ModelOverride() and all(run.agent is None for run in chosen):
             if not self.speaker.provider and engine_of(runtime).stock.unprovided:
@@ -136,22 +136,63 @@ class RunPlan(NamedTuple):
             )
         return runtime, chosen
 
+    def names(self, runtime: Runtime) -> list[str]:
+        """The names that `-k` and arguments can select."""
+        return names_of(self._runs(runtime))
+
+    def _runs(self, runtime: Runtime) -> list[Scenario]:
+        """All runs, in the order of files and lines."""
+        examples = [
+            scenario
+            for tool in runtime.registry.values()
+            if (scenario := example_scenario(tool)) is not None
+            and not engine_of(runtime).unavailable(tool)
+            and engine_of(runtime).plays_examples(tool)
+        ]
+        # With `--provider`, scenarios without a provider of their own run as well.
+        others = engine_of(runtime).stock.unprovided if self.speaker.provider else ()
+        there = sorted([*runtime.scenarios, *others, *examples], key=_place)
+        return [run for scenario in there for run in self._runs_of(scenario)]
+
+    def _opened(self, reading: ReadOptions, consents: Consents) -> Runtime:
+        """Open the sources of the targets, and those targets that they do not contain."""
+        paths = sources_of(self.targets)
+        runtime = open_with_servers(reading, paths, passthrough=self.passthrough, consents=consents)
+        further = unread(self.targets, [*engine_of(runtime).stock.sources, *paths])
+        if not further:
+            return runtime
+        runtime.close()
+        reading = reading._replace(packs=(*reading.packs, *further))
+        return open_with_servers(reading, paths, passthrough=self.passthrough, consents=consents)
+
     def _chosen(self, scenarios: Iterable[Scenario]) -> list[Scenario]:
+        targets = self.targets
+        named = [each for each in scenarios if not targets or any(target.holds(each) for target in targets)]
         try:
-            return select(scenarios, keyword=self.keyword, tags=self.tags)
+            return select(named, keyword=self.keyword, tags=self.tags)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="-k") from error
 
     def not_run(self, runtime: Runtime) -> list[NotRun]:
         """Return what cannot be run, and why.
 
-        `-k` and `--tag` only filter scenarios that were read completely; documents with errors are always reported.
+        `-k` and `--tag` only filter scenarios that were read completely; documents with errors are always reported, except
+        for files of scenarios that no argument selects.
         """
         unprovided = list(self._unprovided(runtime))
-        problems = self.softened(runtime, engine_of(runtime).stock.problems)
+        problems = self.reported(runtime, engine_of(runtime).stock.problems)
         found = [*self._unreached(runtime), *self._unplayed(runtime), *unprovided]
-        found += _unread(runtime, problems, {each.source for each in unprovided})
+        broken = _unread(runtime, problems, {each.source for each in unprovided})
+        found += [each for each in broken if self._concerns(runtime, each.source)]
         return sorted(found, key=lambda each: (each.source, each.line))
+
+    def _concerns(self, runtime: Runtime, source: str) -> bool:
+        """Whether an error in a file concerns this run: files of scenarios do only if an argument selects them."""
+        if not self.targets or ".scenario." not in os.path.basename(source):
+            return True
+        refused = engine_of(runtime).stock.refused_scenarios
+        named = {name for name, problem in refused if problem.source == source}
+        return any(target.has(source) if target.path else target.name in named for target in self.targets)
 
     def _unreached(self, runtime: Runtime) -> Iterator[NotRun]:
         """Scenarios that call a tool of a server that could not be queried, or of a module that was not imported."""
@@ -167,10 +208,14 @@ class RunPlan(NamedTuple):
             reason = _first_line(why.message)
             yield NotRun("scenario", scenario.name, origin.source, origin.line, code, reason, outcome)
 
-    def softened(self, runtime: Runtime, problems: Iterable[Problem]) -> list[Problem]:
-        """Problems in which those of replaced providers are only notices."""
+    def reported(self, runtime: Runtime, problems: Iterable[Problem]) -> list[Problem]:
+        """The problems that concern this run; those of replaced providers are only notices."""
         replaced = set(engine_of(runtime).stock.of_providers) if self.speaker.provider else set()
-        return [each._replace(severity="notice") if each in replaced else each for each in problems]
+        return [
+            each._replace(severity="notice") if each in replaced else each
+            for each in problems
+            if self._concerns(runtime, each.source)
+        ]
 
     def _unprovided(self, runtime: Runtime) -> Iterator[NotRun]:
         """Scenarios that need a provider from the command line, if there is none."""

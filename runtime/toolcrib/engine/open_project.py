@@ -532,6 +532,7 @@ def link_all(
         *undeclared,
         *unneeded.values(),
         *check_requirements(loaded.packs, loaded.refused_packs),
+        *_duplicate_scenarios(loaded.scenarios),
     ]
     scenarios, postponed, unprovided = [], [], []
     refused = [
@@ -580,6 +581,22 @@ def link_all(
     stock = stock._replace(toolsets=_toolsets(stock))
     # Documents that extend others share parts; report a problem in a shared part only once.
     return stock._replace(problems=sorted_problems(dict.fromkeys((*problems, *check_settings(stock, kinds)))))
+
+
+def _duplicate_scenarios(scenarios: Iterable[Scenario]) -> Iterator[Problem]:
+    """Yield a warning for each scenario that has the name of an earlier one of its pack, or outside packs."""
+    names: dict[tuple[str, str], Origin] = {}
+    for scenario in scenarios:
+        origin = scenario.origin
+        first = names.setdefault((origin.pack, scenario.name), origin)
+        # Several arenas may run the same scenario.
+        if (first.source, first.line) != (origin.source, origin.line):
+            yield Problem(
+                code="duplicate_scenario",
+                message=f"another scenario is called `{scenario.name}` too ({first.place()})",
+                hint="rename one of them: `toolcrib run NAME` runs both",
+                severity="warning",
+            ).at(origin.source, origin.line, 1)
 
 
 def _awaits_servers(scenario: Scenario, registry: Registry, unlisted: Collection[str]) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolcrib.core.errors import DocumentError, Problem, Severity
+from toolcrib.core.errors import DocumentError, Problem, Severity, near_misses
 from toolcrib.core.model import JSON, NO_FIXTURE, Fixture
 from toolcrib.core.protocols import Files, Kinds
 from toolcrib.loading.documents.archives import document_names, open_archive
@@ -427,13 +428,37 @@ def _missing(path: Path) -> Problem | None:
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        hint = "run `toolcrib init` to create a first tool" if path.name in {"descriptors", "packs"} else ""
+        first = "run `toolcrib init` to create a first tool" if path.name in {"descriptors", "packs"} else ""
+        hint = missing_path_hint(path) or first
         message = "no such file or folder"
         return Problem(code="path_not_found", message=message, source=str(path), hint=hint)
     except OSError as error:
         message = f"cannot access it: {error.strerror}"
         return Problem(code="file_unreadable", message=message, source=str(path))
     return None
+
+
+def missing_path_hint(path: str | Path) -> str:
+    """A hint with similar names in the nearest folder above a missing path that exists; empty if there are none."""
+    folder, name = os.path.split(os.path.normpath(path))
+    while folder and not os.path.isdir(folder):
+        folder, name = os.path.split(folder)
+    try:
+        with os.scandir(folder or ".") as entries:
+            there = [
+                entry.name
+                for entry in islice(entries, _MOST_SIBLINGS)
+                if entry.name[0] != "." or name[:1] == "."
+            ]
+    except OSError:
+        return ""
+    # The names alone: paths in the same folder always resemble each other.
+    close = [os.path.join(folder, match) for match in near_misses(name, there)]
+    return f"did you mean {' or '.join(f'`{each}`' for each in close)}?" if close else ""
+
+
+_MOST_SIBLINGS = 1000
+"""Entries of a folder that are compared with a missing name."""
 
 
 def real_path(path: str | Path) -> Path:

@@ -136,7 +136,10 @@ def test_a_linked_folder_that_was_not_read_is_named_without_a_line(good, tmp_pat
 def test_nothing_that_fits_has_a_code_of_its_own(good, toolcrib):
     result = toolcrib("run", "-k", "nothing_like_it")
     assert (result.exit_code, result.stdout) == (exit_codes.NOTHING_SELECTED, "")
-    assert result.stderr == "nothing to run: no scenario or example matches in descriptors, packs\n"
+    assert result.stderr == (
+        "nothing to run: no scenario or example matches in descriptors, packs\n"
+        "    hint: there are: `echo`, `good`, `wait`\n"
+    )
 
 
 def test_no_scenario_at_all_says_where_none_was_found(write, toolcrib):

@@ -7,6 +7,7 @@ import pytest
 from serving_mcp import connected, quiet_sdk, texts, write
 from toolcrib.cli.options import ReadOptions
 from toolcrib.cli.run_plan import RunPlan
+from toolcrib.cli.run_targets import Target
 from toolcrib.core.model import Outcome, Result
 from toolcrib.serve.mcp.messages import OUTCOME, render_result
 
@@ -62,11 +63,11 @@ def test_a_no_over_mcp_keeps_its_reason_to_itself(retryable, text):
 
 def test_examples_that_only_a_person_could_answer_are_not_played(tmp_path):
     text = f"{LOCATE}    examples: [{{args: {{}}, result: 1}}]\n"
-    plan = RunPlan(ReadOptions(indexed=False), (str(write(tmp_path, text)),))
+    plan = RunPlan(ReadOptions(indexed=False), (Target(str(write(tmp_path, text))),))
     runtime, scenarios = plan.open()
     assert ([*runtime.registry], scenarios) == (["locate"], [])
     mocked = RunPlan(
         ReadOptions(indexed=False),
-        (str(write(tmp_path, f"{text}    mode: mock\n    mock: {{result: 1}}\n")),),
+        (Target(str(write(tmp_path, f"{text}    mode: mock\n    mock: {{result: 1}}\n"))),),
     )
     assert len(mocked.open()[1]) == 1

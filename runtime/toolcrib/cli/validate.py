@@ -23,6 +23,7 @@ from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Unavailable
 from toolcrib.engine.startup import check_offer
+from toolcrib.scenarios.static_checks import run_static_checks
 from toolcrib.security.trust import TrustRequest, Untrusted, describe_need
 
 
@@ -66,6 +67,7 @@ def command(
     told = [
         *runtime.problems,
         *check_offer(runtime.registry, engine_of(runtime).stock),
+        *run_static_checks(runtime),
         *(asyncio.run(_proved(runtime)) if deep else ()),
     ]
     problems = [

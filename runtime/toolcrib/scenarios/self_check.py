@@ -203,7 +203,8 @@ class _Proof:
             tried = []
             found[""] = mock.problem("not_proved", message, "/mock", hint=hint, severity="notice")
         runtime = self._only([mock.tool])
-        for arguments in (*tried, *await self._hits(mock, tried, FRESH, MOST_WATCHED)):
+        hits = await self._hits(mock, tried, FRESH, MOST_WATCHED)
+        for arguments in (*tried, *hits, *_without_optional(mock.tool, hits)):
             for problem in await self._judge(runtime, mock, arguments):
                 found.setdefault(problem.pointer, problem)
         for problem in self._unknown_keys(mock, guessed=True):
@@ -316,6 +317,15 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
     ]
     fitted = [overlay(arguments, example_value(pattern)) for pattern in patterns for arguments in start]
     return [*examples, *made, *(arguments for arguments in fitted if isinstance(arguments, dict))]
+
+
+def _without_optional(tool: Descriptor, hits: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The arguments that hit rows, without those that a call may omit: a mock often reads them only once it has found its rows."""
+    required = tool.input_schema.get("required", ()) if isinstance(tool.input_schema, dict) else ()
+    for arguments in hits:
+        fewer = {name: value for name, value in arguments.items() if name in required}
+        if fewer != arguments and fewer not in hits:
+            yield fewer
 
 
 def _of_objects(schema: Schema) -> Schema:

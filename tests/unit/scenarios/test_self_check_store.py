@@ -331,3 +331,24 @@ def test_a_pattern_matches_texts_of_rows(caplog):
     assert codes_of(text) == [("unknown_row_key", "/mock/result")]
     fine = HEAD + "  guard: [{if: \"{{ order.status is matching('x.*') }}\", error: odd}]\n  result: 1\n"
     assert (codes_of(fine), caplog.records) == ([], [])
+
+
+def test_a_mock_that_reads_an_optional_argument_after_it_has_found_a_row_is_reported(tmp_path):
+    tool = """
+        name: book
+        input_schema:
+          type: object
+          required: [room]
+          properties: {room: {type: string}, note: {type: string}}
+          additionalProperties: false
+        mock:
+          rows: {found: {in: rooms, key: "{{ args.room }}", missing: No such room.}}
+          result: "{{ found.name ~ ': ' ~ args.note }}"
+    """
+    (tmp_path / "pack.yaml").write_text(
+        "name: rooms\nversion: 1.0.0\nstore: {rooms: {rows: {A: {name: Aurora}}}}\n"
+    )
+    (tmp_path / "book.tool.yaml").write_text(dedent(tool))
+    problems = asyncio.run(run_self_check(Runtime.open(tmp_path, index=False)))
+    assert [(each.code, each.pointer) for each in problems] == [("reply_fails", "/mock/result")]
+    assert "note" in problems[0].message

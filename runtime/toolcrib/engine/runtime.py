@@ -319,10 +319,13 @@ class Runtime:
             DocumentError: `strict` is set and the documents have problems.
             UnknownMode: `mode` or `modes` selects a mode that is not installed and that no tool has a block
                 for. An unknown mode in the profile is a problem instead, and no tool is offered.
-            ConfigurationError: `mode` and the glob `*` of `modes` conflict; the profile is unknown; two paths
-                are projects; an entry of `egress` or `origins` is invalid; `trust` is not a hash; or `strict`
+            ConfigurationError: A path does not exist; `mode` and the glob `*` of `modes` conflict; the profile is unknown;
+                two paths are projects; an entry of `egress` or `origins` is invalid; `trust` is not a hash; or `strict`
                 is set and a glob of `modes` matches no tool.
         """
+        missing = [path for path in paths if _is_missing(path)]
+        if missing:
+            raise _missing_paths(missing)
         other = modes.get("*", mode)
         if mode is not None and mode != other:
             raise ConfigurationError(
@@ -552,6 +555,20 @@ class Runtime:
     def __iter__(self) -> Iterator[str]:
         """The names of the tools, sorted."""
         return iter(self.registry)
+
+    def __len__(self) -> int:
+        """The number of tools."""
+        return len(self.registry)
+
+    def __bool__(self) -> bool:
+        """True, also without tools: a runtime is more than its tools."""
+        return True
+
+    def _repr_html_(self) -> str:
+        """A table of the tools, for notebooks."""
+        from html import escape  # noqa: PLC0415 -- only notebooks need it
+
+        return f"<p>{escape(repr(self))}</p>{self.registry._repr_html_()}"  # noqa: SLF001 -- notebooks define the name
 
     def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None
@@ -2256,6 +2273,26 @@ def _log() -> logging.Logger:
     import logging  # noqa: PLC0415 -- not needed unless there is something to log
 
     return logging.getLogger("toolcrib")
+
+
+def _is_missing(path: str | Path) -> bool:
+    """Whether a path does not exist; a path that cannot be inspected is a problem of its source."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _missing_paths(paths: Sequence[str | Path]) -> ConfigurationError:
+    from toolcrib.loading.sources import missing_path_hint  # noqa: PLC0415 -- slow to import, and an index needs no source
+
+    listed = ", ".join(f"`{path}`" for path in paths)
+    hints = dict.fromkeys(filter(None, map(missing_path_hint, paths)))
+    message = f"{listed} {'does' if len(paths) == 1 else 'do'} not exist"
+    return ConfigurationError(message, code="path_not_found", hint="; ".join(hints))
 
 
 def _policy_of(trust: bool | str | None, paths: Sequence[str]) -> TrustPolicy:

@@ -31,6 +31,9 @@ T = TypeVar("T")
 _SHOWN = 5
 """Number of tool names in the `repr` of a registry."""
 
+_ROWS = 50
+"""Number of tools in the table that notebooks show."""
+
 # Runs of scenarios derive registries; without a bound, a registry that lives long would keep all of them alive.
 _MOST_DERIVATIVES = 64
 """Maximum number of derived registries that a registry caches."""
@@ -107,7 +110,14 @@ class Registry(Mapping[str, Descriptor]):
         return self._cards
 
     def __getitem__(self, name: str) -> Descriptor:
-        return self._tools[name]
+        try:
+            return self._tools[name]
+        except KeyError:
+            # Creating a descriptor that exists may also raise one.
+            if name in self._tools:
+                raise
+            hint = did_you_mean(str(name), self) or str(self)
+            raise KeyError(f"unknown tool `{name}`; {hint}") from None
 
     @overload
     def get(self, name: str, /) -> Descriptor | None: ...
@@ -134,6 +144,20 @@ class Registry(Mapping[str, Descriptor]):
         names = [*islice(self, _SHOWN), *(["..."] if len(self) > _SHOWN else [])]
         size = f"{len(self)} tool{'' if len(self) == 1 else 's'}"
         return f"Registry({size}: {', '.join(names)})" if names else f"Registry({size})"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks: name, mode and description of the first tools."""
+        from html import escape  # noqa: PLC0415 -- only notebooks need it
+
+        from toolcrib.core.text import first_sentence  # noqa: PLC0415 -- as above
+
+        rows = []
+        for card in islice(self.cards.values(), _ROWS):
+            cells = (card.name, card.mode or "", first_sentence(card.description))
+            rows.append(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>")
+        more = f"<p>and {len(self) - _ROWS:,} more</p>" if len(self) > _ROWS else ""
+        head = "<tr><th>tool</th><th>mode</th><th>description</th></tr>"
+        return f"<table>{head}{''.join(rows)}</table>{more}"
 
     # Other tools.
 

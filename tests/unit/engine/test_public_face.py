@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from in_memory import mocked, runtime_of
-from toolcrib import Registry, Result, Runtime, Session
+from toolcrib import ConfigurationError, Registry, Result, Runtime, Session
 
 FACE = {
     "aclose",
@@ -97,6 +99,48 @@ def test_a_registry_prints_its_first_names():
     assert repr(Registry(tools)) == "Registry(7 tools: a, b, c, d, e, ...)"
     assert repr(Registry(tools[:1])) == "Registry(1 tool: a)"
     assert repr(Registry()) == "Registry(0 tools)"
+
+
+def test_an_unknown_name_suggests_one():
+    registry = runtime_of(mocked("result: 1")).registry
+    with pytest.raises(KeyError, match=r"unknown tool `tol`; did you mean `tool`\?"):
+        registry["tol"]
+    with pytest.raises(KeyError, match=r"unknown tool `zzz`; Registry\(1 tool: tool\)"):
+        registry["zzz"]
+
+
+def test_a_runtime_is_a_collection_of_names_and_true_without_tools():
+    runtime = runtime_of(mocked("result: 1"))
+    assert (len(runtime), list(runtime), "tool" in runtime, "other" in runtime) == (1, ["tool"], True, False)
+    empty = Runtime(Registry())
+    assert (len(empty), bool(empty)) == (0, True)
+
+
+def test_notebooks_show_tables_in_which_descriptions_are_escaped():
+    first = runtime_of(mocked("result: 1")).registry["tool"]
+    tools = [first._replace(name=f"t{number:02}", description="<b>One</b>. Two.") for number in range(60)]
+    shown = Registry(tools)._repr_html_()
+    assert "<tr><td>t00</td><td>mock</td><td>&lt;b&gt;One&lt;/b&gt;.</td></tr>" in shown
+    assert (shown.count("<tr>"), shown.endswith("<p>and 10 more</p>")) == (51, True)
+    with Runtime(Registry(tools[:1])) as runtime:
+        assert runtime._repr_html_().startswith("<p>Runtime(1 tool)</p><table>")
+
+
+def test_a_path_that_does_not_exist_raises_with_all_of_them_and_similar_names(tmp_path):
+    (tmp_path / "descriptors").mkdir()
+    wrong, other = tmp_path / "descriptor", tmp_path / "zzz" / "tools"
+    with pytest.raises(ConfigurationError) as caught:
+        Runtime.open(wrong, other, tmp_path)
+    assert caught.value.code == "path_not_found"
+    assert caught.value.message == f"`{wrong}`, `{other}` do not exist"
+    assert caught.value.hint == f"did you mean `{tmp_path / 'descriptors'}`?"
+    with pytest.raises(ConfigurationError, match=r"`/typo` does not exist"):
+        Runtime.open("/typo")
+
+
+def test_an_empty_folder_is_no_mistake(tmp_path):
+    with Runtime.open(tmp_path) as runtime:
+        assert (len(runtime), runtime.problems) == (0, ())
 
 
 def test_a_descriptor_prints_its_name_mode_arguments_and_origin():

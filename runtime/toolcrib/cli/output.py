@@ -182,6 +182,29 @@ def problem_text(problem: Problem) -> str:
     return "\n".join([place + click.style(code, fg=_COLOURS[problem.severity]) + message, *rest])
 
 
+MOST_FOLLOWING = 3
+"""Problems that are printed below the one that they follow from; the others are counted."""
+
+
+def problem_lines(problems: Sequence[Problem]) -> Iterator[str]:
+    """Format problems in the order of their causes: below each one, indented, the first of those that follow from it."""
+    places = {f"{problem.source}:{problem.line}" for problem in problems}
+    following = 0
+    for problem in problems:
+        if not problem.cause or problem.cause not in places:
+            yield from _uncounted(following)
+            following = 0
+            yield problem_text(problem)
+        elif (following := following + 1) <= MOST_FOLLOWING:
+            yield "\n".join(f"    {line}" for line in problem_text(problem).splitlines())
+    yield from _uncounted(following)
+
+
+def _uncounted(following: int) -> Iterator[str]:
+    if following > MOST_FOLLOWING:
+        yield f"    and {plural(following - MOST_FOLLOWING, 'more problem')} that follow from it"
+
+
 def answer_lines(result: Result, *, as_json: bool) -> Iterator[str]:
     """The lines for stdout: the whole result as JSON, or the value and the content parts of a successful one.
 

@@ -11,7 +11,7 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import ReadOptions, json_option, passthrough_option, read_options, scenario_names
-from toolcrib.cli.output import json_text, plural, problem_text, write_atomically
+from toolcrib.cli.output import json_text, plural, problem_lines, write_atomically
 from toolcrib.cli.run_output import (
     GoldenUpdate,
     junit_text,
@@ -368,9 +368,9 @@ def _update_goldens(reports: Sequence[ScenarioReport]) -> Sequence[GoldenUpdate]
 
 def _tell_problems(problems: Sequence[Problem]) -> None:
     """Print the problems of the documents. Only `validate` prints notices."""
-    for problem in problems:
-        if problem.severity != "notice" and problem.code != Untrusted.code:
-            click.echo(problem_text(problem), err=True)
+    told = [each for each in problems if each.severity != "notice" and each.code != Untrusted.code]
+    for line in problem_lines(told):
+        click.echo(line, err=True)
 
 
 def _tell_nothing(runtime: Runtime, plan: RunPlan) -> None:

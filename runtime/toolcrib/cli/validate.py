@@ -13,7 +13,7 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import ReadOptions, json_option, open_with_servers, paths_argument, read_options
-from toolcrib.cli.output import json_text, plural, problem_text
+from toolcrib.cli.output import json_text, plural, problem_lines
 from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.cli.trust import trust_hint
 from toolcrib.core.errors import Problem, Severity
@@ -23,6 +23,7 @@ from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Unavailable
 from toolcrib.engine.startup import check_offer
+from toolcrib.loading.snapshot import sorted_problems
 from toolcrib.scenarios.static_checks import run_static_checks
 from toolcrib.security.trust import TrustRequest, Untrusted, describe_need
 
@@ -76,7 +77,7 @@ def command(
     ]
     if strict:
         problems = [problem._replace(severity="error") for problem in problems]
-    problems.sort(key=lambda problem: (problem.source, problem.line, problem.column))
+    problems = [*sorted_problems(problems)]
     for line in _FORMS["json" if as_json else form](problems, runtime):
         click.echo(line)
     errors = [problem.code for problem in problems if problem.severity == "error"]
@@ -127,7 +128,7 @@ def _unbound(runtime: Runtime) -> Iterator[Problem]:
 
 
 def _as_text(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
-    yield from (problem_text(problem) for problem in problems)
+    yield from problem_lines(problems)
     yield _summary(problems, runtime)
 
 

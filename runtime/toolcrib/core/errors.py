@@ -49,6 +49,7 @@ class Problem(NamedTuple):
         source: The file, as the caller named it; empty until `at` sets it.
         line: Line number, from 1; 0 if unknown.
         column: Column number, from 1; 0 if unknown.
+        cause: `file:line` of the problem that this one follows from; empty if it has a cause of its own.
     """
 
     code: str
@@ -59,6 +60,7 @@ class Problem(NamedTuple):
     source: str = ""
     line: int = 0
     column: int = 0
+    cause: str = ""
 
     def at(self, source: str, line: int, column: int) -> Problem:
         """Return a copy of the problem with its file, line and column."""

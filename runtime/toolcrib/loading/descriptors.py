@@ -594,12 +594,14 @@ def missing_override_target(
         names: The names of all tools.
         refused: Name of a tool whose document was rejected -> its problem.
     """
-    message = f"unknown tool `{name}` to override"
+    message, cause = f"unknown tool `{name}` to override", ""
     hint = did_you_mean(name, [*names, *refused]) or "remove `override` to define a new tool"
     if name in refused:
         message += ": its document was rejected"
-        hint = f"fix {refused[name].source}:{refused[name].line}"
-    return document.place(Problem(code="nothing_to_override", message=message, pointer="/name", hint=hint))
+        cause = f"{refused[name].source}:{refused[name].line}"
+        hint = f"fix {cause}"
+    problem = Problem(code="nothing_to_override", message=message, pointer="/name", hint=hint, cause=cause)
+    return document.place(problem)
 
 
 def overrides_of(document: Document) -> tuple[str, ...]:

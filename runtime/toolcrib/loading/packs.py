@@ -557,6 +557,7 @@ def _absent(pack: Pack, name: str, wanted: str, there: Mapping[str, Pack], refus
             message=message,
             pointer=_pointer(name),
             hint="fix the file of that pack first",
+            cause=f"{why.source}:{why.line}",
         )
     message = f"pack `{pack.name}` needs pack `{name}` {wanted}, which is not loaded"
     others = [known for known in there if known != pack.name]

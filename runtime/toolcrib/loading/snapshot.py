@@ -117,9 +117,30 @@ class LoadedProject(NamedTuple):
 
 
 def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
-    """Problems in order of file and line."""
+    """Problems in order of file and line, each with those that follow from it; what most others follow from comes first."""
     # `sorted` is stable, so problems at one position keep the order in which the checks found them.
-    return tuple(sorted(problems, key=lambda problem: (problem.source, problem.line, problem.column)))
+    ordered = sorted(problems, key=lambda problem: (problem.source, problem.line, problem.column))
+    causes = {_place(problem): problem.cause for problem in ordered if problem.cause}
+    if not causes:
+        return tuple(ordered)
+    own = {_place(problem) for problem in ordered if not problem.cause}
+    following: dict[str, list[Problem]] = {}
+    first = []
+    for problem in ordered:
+        cause, passed = problem.cause, set[str]()
+        while cause not in own and cause in causes and cause not in passed:
+            passed.add(cause)
+            cause = causes[cause]
+        if problem.cause and cause in own:
+            following.setdefault(cause, []).append(problem)
+        else:
+            first.append(problem)
+    first.sort(key=lambda problem: -len(following.get(_place(problem), ())))
+    return tuple(each for problem in first for each in (problem, *following.pop(_place(problem), ())))
+
+
+def _place(problem: Problem) -> str:
+    return f"{problem.source}:{problem.line}"
 
 
 def log_problems(problems: Iterable[Problem]) -> None:

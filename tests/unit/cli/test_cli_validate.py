@@ -68,6 +68,7 @@ def test_json_is_one_document_with_all_that_a_problem_has(words, write, document
                 "source": "descriptors/bad.tool.yaml",
                 "line": 2,
                 "column": 1,
+                "cause": "",
             }
         ],
         "errors": 1,
@@ -77,6 +78,32 @@ def test_json_is_one_document_with_all_that_a_problem_has(words, write, document
         "packs": 0,
         "scenarios": 0,
     }
+
+
+def following(name):
+    return f"scenario: {name}\nsteps: [{{call: bad}}]\n"
+
+
+def test_what_follows_from_another_problem_is_listed_below_it_and_counted(write, toolcrib, document):
+    files = {f"descriptors/a{number}.scenario.yaml": following(f"s{number}") for number in range(5)}
+    write({"descriptors/a.tool.yaml": "name: a\noops: 1\n", "descriptors/bad.tool.yaml": BAD, **files})
+    lines = toolcrib("validate").stdout.splitlines()
+    assert lines[0].startswith("descriptors/bad.tool.yaml:2:1: unknown_key: ")
+    told = "refused_tool: the tool `bad` was rejected: unknown_key in descriptors/bad.tool.yaml:2"
+    assert lines[2].startswith("    descriptors/a0.scenario.yaml:2:")
+    assert [told in line for line in lines].count(True) == 3
+    assert "    and 2 more problems that follow from it" in lines
+    assert lines[-3].startswith("descriptors/a.tool.yaml:2:1: unknown_key: ")
+    assert lines[-1] == "7 errors in 7 files"
+    causes = [problem["cause"] for problem in document("validate", "--json")["problems"]]
+    assert causes == ["", *["descriptors/bad.tool.yaml:2"] * 5, ""]
+
+
+def test_what_an_unreadable_file_may_hold_is_listed_below_it(write, toolcrib):
+    write({"descriptors/a.scenario.yaml": following("s"), "descriptors/bad.tool.yaml": "name: bad\nmock: {resu"})
+    lines = toolcrib("validate").stdout.splitlines()
+    assert lines[0].startswith("descriptors/bad.tool.yaml:2:")
+    assert any(line.startswith("    descriptors/a.scenario.yaml:2:") for line in lines)
 
 
 def test_github_gets_an_annotation_for_each_problem(write, toolcrib):

@@ -79,7 +79,7 @@ def _doubted(problem: Problem, unread: Sequence[str]) -> Problem:
         return problem
     more = f" and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
     told = f"{', '.join(unread[:_SHOWN])}{more} could not be read and may contain it"
-    return problem._replace(hint=f"{problem.hint}; {told}")
+    return problem._replace(hint=f"{problem.hint}; {told}", cause=unread[0])
 
 
 _SHOWN = 3
@@ -106,7 +106,8 @@ def _refused(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Pro
             message = f"the tool `{name}` was rejected: {problem.code} in {problem.source}:{problem.line}"
             what = "the file of its pack" if problem.code == "refused_pack" else "its descriptor"
             hint = f"fix {what} first"
-            yield Problem(code="refused_tool", message=message, pointer=pointer, hint=hint)
+            cause = f"{problem.source}:{problem.line}"
+            yield Problem(code="refused_tool", message=message, pointer=pointer, hint=hint, cause=cause)
 
 
 def tools_of(scenario: Scenario) -> dict[str, str]:

@@ -166,7 +166,7 @@ def trace_lines(reports: Sequence[ScenarioReport]) -> Iterator[str]:
                     report.verdict,
                     report.scenario.name,
                     plural(len(results_of([report])), "call"),
-                    format_seconds(report.virtual),
+                    format_seconds(report.duration),
                     report.digest[:DIGITS],
                 )
                 for report in reports
@@ -199,12 +199,12 @@ def warnings_of(reports: Sequence[ScenarioReport]) -> Iterator[tuple[ScenarioRep
 
 def slowest_lines(reports: Sequence[ScenarioReport], most: int) -> Iterator[str]:
     """List the runs that took longest, in real time."""
-    slow = sorted(reports, key=lambda report: -report.duration)[:most]
+    slow = sorted(reports, key=lambda report: -report.wall_time)[:most]
     if slow:
         yield "\nslowest:"
         yield from table(
             [
-                (_short(report.duration), report.scenario.name, report.scenario.origin.place())
+                (_short(report.wall_time), report.scenario.name, report.scenario.origin.place())
                 for report in slow
             ]
         )
@@ -235,7 +235,7 @@ def _verdict(
     failed = sum(report.failed for report in reports)
     passed_runs = sum(report.passed for report in reports)
     unjudged = len(reports) - failed - passed_runs
-    virtual = format_seconds(sum(report.virtual for report in reports))
+    virtual = format_seconds(sum(report.duration for report in reports))
     several = runs_and_scenarios(reports)
     told = [f"{failed} failed"] if failed else []
     lost = sum(each.kind == "scenario" and each.outcome is not None for each in not_run)
@@ -249,9 +249,9 @@ def _verdict(
 
 
 def run_document(
-    reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], duration: float
+    reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], wall_time: float
 ) -> dict[str, Any]:
-    """The reports as one JSON document."""
+    """The reports as one JSON document, in which only `wall_time` differs between two runs of the same."""
     calls = results_of(reports)
     return {
         "passed": sum(report.passed for report in reports),
@@ -262,10 +262,14 @@ def run_document(
         "of_scenarios": scenarios_of(reports),
         "calls": len(calls),
         "outcomes": dict(sorted(Counter(result.outcome.value for _tool, result in calls).items())),
-        "duration": round(duration, 6),
-        "virtual": round(sum(report.virtual for report in reports), 6),
+        "duration": round(sum(report.duration for report in reports), 6),
         "scenarios": [report.as_json() for report in reports],
         "not_run": [each._asdict() for each in not_run],
+        # All that differs between two runs of the same.
+        "wall_time": {
+            "total": round(wall_time, 6),
+            "scenarios": [round(report.wall_time, 6) for report in reports],
+        },
     }
 
 
@@ -329,9 +333,9 @@ def _counts(cases: Sequence[ET.Element]) -> dict[str, str]:
 
 def _case(report: ScenarioReport) -> ET.Element:
     scenario = report.scenario
-    case = _element(scenario, report.duration)
+    case = _element(scenario, report.wall_time)
     properties = ET.SubElement(case, "properties")
-    told = {"seed": str(report.seed), "virtual": _seconds(report.virtual)}
+    told = {"seed": str(report.seed), "virtual": _seconds(report.duration)}
     told |= {f"matrix.{key}": _text(value) for key, value in scenario.values.items()}
     told |= {"not_judged": str(len(report.skipped))} if report.skipped else {}
     for name, value in told.items():

@@ -131,6 +131,8 @@ class DocumentChecker:
         """
         if fault.keyword == "pattern":
             return self._form(fault)
+        if fault.keyword == "enum":
+            return self._meant(fault)
         if fault.keyword == "additionalProperties":
             return self._name(fault)
         if fault.keyword == "type" and fault.expected == _TEXT and self._wants_quotes(fault.path):
@@ -154,6 +156,14 @@ class DocumentChecker:
                 return Problem(
                     code="wrong_form", message=f"{message}; got {fault.got}", pointer=fault.pointer
                 )
+        return None
+
+    def _meant(self, fault: Violation) -> Problem | None:
+        """The problem of a value that other systems have for something that is written in another way here (`x-meant`)."""
+        for site in self._index.at(fault.path):
+            meant = site.get("x-meant")
+            if isinstance(meant, dict) and (given := fault.got.strip('"')) in meant:
+                return problem_of(fault)._replace(hint=f"write `{meant[given]}`")
         return None
 
     def _name(self, fault: Violation) -> Problem | None:

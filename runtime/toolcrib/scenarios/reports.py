@@ -365,8 +365,8 @@ class ScenarioReport:
         warnings: Findings that do not fail the run, such as mock rules that no call used.
         agent: Result of the conversation; None without an agent.
         trials: Reports of the trials; empty for a single one.
-        duration: Real time in seconds.
-        virtual: Virtual time in seconds.
+        duration: Virtual time in seconds; 0 for a scenario in real time.
+        wall_time: Real time in seconds. It differs in every run, and is not in the JSON document.
     """
 
     __slots__ = (
@@ -381,7 +381,7 @@ class ScenarioReport:
         "scenario",
         "seed",
         "trials",
-        "virtual",
+        "wall_time",
         "warnings",
     )
 
@@ -395,7 +395,7 @@ class ScenarioReport:
         failures: tuple[ScenarioFailure, ...] = (),
         warnings: tuple[ScenarioFailure, ...] = (),
         duration: float = 0.0,
-        virtual: float = 0.0,
+        wall_time: float = 0.0,
         digest: Callable[[], str] = str,
         agent: AgentReport | None = None,
         trials: tuple[ScenarioReport, ...] = (),
@@ -407,7 +407,7 @@ class ScenarioReport:
         self.failures = failures
         self.warnings = warnings
         self.duration = duration
-        self.virtual = virtual
+        self.wall_time = wall_time
         self.agent = agent
         self.trials = trials
         # Masking secrets in the steps takes time, and the steps of a passed run are rarely read.
@@ -579,7 +579,6 @@ class ScenarioReport:
             "passed": self.passed,
             "seed": self.seed,
             "duration": round(self.duration, 6),
-            "virtual": round(self.virtual, 6),
             "digest": self.digest,
             # The reports of the trials contain their steps.
             "steps": [] if self.trials else [_step_json(self.scenario, step) for step in self.steps],

@@ -123,8 +123,8 @@ def _report_of(
         failures=failures,
         warnings=run.warnings,
         agent=agent,
-        duration=RealClock.monotonic() - started,
-        virtual=virtual or 0.0,
+        duration=virtual or 0.0,
+        wall_time=RealClock.monotonic() - started,
         digest=lambda: digest_of(log.reports(), log.mask(changes_of(session.store)), virtual, agent),
     )
 
@@ -447,7 +447,7 @@ def report_of(scenario: Scenario, seed: int, trials: Sequence[ScenarioReport]) -
         failures=tuple(failures),
         warnings=(*common_warnings(trials), *(_flaky(trials) if passed else ())),
         duration=sum(trial.duration for trial in trials),
-        virtual=sum(trial.virtual for trial in trials),
+        wall_time=sum(trial.wall_time for trial in trials),
         digest=lambda: digest_of_all([trial.digest for trial in trials]),
         trials=tuple(trials),
     )

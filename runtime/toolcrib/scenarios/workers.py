@@ -57,7 +57,7 @@ class PackedReport(NamedTuple):
     failures: tuple[ScenarioFailure, ...]
     warnings: tuple[ScenarioFailure, ...]
     duration: float
-    virtual: float
+    wall_time: float
     digest: str
     agent: AgentReport | None = None
     trials: tuple[PackedReport, ...] = ()
@@ -72,7 +72,7 @@ def pack_report(report: ScenarioReport) -> PackedReport:
         failures=report.failures,
         warnings=report.warnings,
         duration=report.duration,
-        virtual=report.virtual,
+        wall_time=report.wall_time,
         digest=report.digest,
         agent=report.agent,
         trials=tuple(map(pack_report, report.trials)),
@@ -115,7 +115,7 @@ def unpack_report(report: PackedReport, scenario: Scenario) -> ScenarioReport:
         failures=report.failures,
         warnings=report.warnings,
         duration=report.duration,
-        virtual=report.virtual,
+        wall_time=report.wall_time,
         digest=lambda: report.digest,
         agent=report.agent,
     )
@@ -256,7 +256,7 @@ class _WorkerPool:
             worker.given.remove(index)
             self.reports[index] = unpack_report(report, self._scenarios[index])
             self._ran += 1
-            self._spent += report.duration
+            self._spent += report.wall_time
         self._send_batch(worker)
 
     def _send_batch(self, worker: _Worker) -> None:

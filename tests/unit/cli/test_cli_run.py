@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -97,14 +98,22 @@ def test_fail_fast_stops_at_the_first_failure(good, write, document):
 
 def test_json_holds_totals_reports_and_problems(good, document):
     run = document("run", "--json")
-    assert {key: run[key] for key in ("passed", "failed", "calls", "outcomes", "virtual", "problems")} == {
+    assert {key: run[key] for key in ("passed", "failed", "calls", "outcomes", "duration", "problems")} == {
         "passed": 3,
         "failed": 0,
         "calls": 4,
         "outcomes": {"ok": 3, "tool_error": 1},
-        "virtual": 300.0,
+        "duration": 300.0,
         "problems": [],
     }
+
+
+def test_json_has_real_times_under_one_key_only(good, toolcrib, document):
+    first, second = document("run", "--json"), document("run", "--json")
+    times = first.pop("wall_time")
+    second.pop("wall_time")
+    assert (len(times["scenarios"]), times["total"] > 0) == (3, True)
+    assert json.dumps(first) == json.dumps(second)
 
 
 def test_a_seed_stands_in_for_that_of_the_scenarios(good, document):

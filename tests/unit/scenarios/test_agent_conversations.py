@@ -113,7 +113,7 @@ def test_a_conversation_follows_the_steps_and_all_is_verified_as_of_steps():
         "turn 2, call 1",
         "turn 2, call 2",
     ]
-    assert report.virtual == 4.0
+    assert report.duration == 4.0
     said = [entry.text for turn in report.agent.turns for entry in turn.entries if entry.kind == "says"]
     assert said[0] == "It is paid at 2030-01-01T00:00:04Z. Really?"
 
@@ -243,7 +243,7 @@ agent:
 )
 def test_the_document_stands_in_for_the_caller(answer, expected, virtual):
     report = run(CLIENT.format(answer=answer, expected=expected))
-    assert (told(report), report.virtual) == ([], virtual)
+    assert (told(report), report.duration) == ([], virtual)
 
 
 def test_the_mock_of_a_scenario_says_what_is_granted():

@@ -65,7 +65,7 @@ def test_calls_begin_together_and_the_step_takes_as_long_as_the_longest():
     assert str(report) == "passed s"
     began = [step.result.value["began"] for step in report.steps[1:4]]
     assert began == ["2030-01-01T00:00:10Z"] * 3
-    assert report.virtual == 40.0
+    assert report.duration == 40.0
 
 
 def test_reports_are_in_the_order_of_beginning_with_labels_of_their_own():
@@ -94,7 +94,7 @@ steps:
 def test_a_call_that_fails_stops_no_sibling_and_the_scenario_ends_after_the_step():
     report = run(FAILING)
     assert [bool(step.failures) for step in report.steps] == [True, False, True]
-    assert report.virtual == 30.0
+    assert report.duration == 30.0
     assert str(report) == dedent(
         """\
         FAILED s › step 1.1 (tools.yaml:20)
@@ -142,7 +142,7 @@ def test_however_many_begin_none_begins_later_and_none_changes_the_order(ids):
         f"scenario: s\nsteps:\n  - parallel:\n{calls}\nverify: {{calls: [{{tool: lasting, times: {len(ids)}}}]}}\n"
     )
     assert report.passed
-    assert report.virtual == max({1: 30, 2: 10, 3: 0}[number] for number in ids)
+    assert report.duration == max({1: 30, 2: 10, 3: 0}[number] for number in ids)
     assert [step.result.value["call"] for step in report.steps] == list(range(1, len(ids) + 1))
     assert {step.result.value["began"] for step in report.steps} == {"2030-01-01T00:00:00Z"}
 

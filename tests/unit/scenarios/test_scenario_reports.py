@@ -165,7 +165,6 @@ def test_the_json_of_a_report_is_stable():
       - {call: get_order, args: {id: "1"}}
     """
     first, second = (report_of(text).as_json() for _ in range(2))
-    assert (first.pop("duration") >= 0, second.pop("duration") >= 0) == (True, True)
     assert json.dumps(first) == json.dumps(second)
     assert len(first.pop("digest")) == 64
     assert first == {
@@ -178,7 +177,7 @@ def test_the_json_of_a_report_is_stable():
         "verdict": "failed",
         "passed": False,
         "seed": 7,
-        "virtual": 0.0,
+        "duration": 0.0,
         "steps": [
             {
                 "number": 1,

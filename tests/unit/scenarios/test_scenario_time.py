@@ -47,7 +47,7 @@ verify: {calls: [{tool: look, args: {now: "2030-01-01T10:01:50Z"}}]}
     )
     assert str(report) == "passed s"
     assert [step.number for step in report.steps] == [1, 3, 5]
-    assert report.virtual == 3600 + 90 + 30
+    assert report.duration == 3600 + 90 + 30
 
 
 def run_reaching(keys, steps, *answers):
@@ -80,7 +80,7 @@ steps:
 """
     )
     assert report.passed, str(report)
-    assert report.virtual == 86400 + 1150
+    assert report.duration == 86400 + 1150
 
 
 def test_a_rate_is_given_again_when_time_has_been_moved_on():
@@ -136,7 +136,7 @@ def test_a_real_clock_is_the_machines():
         """
     )
     assert report.passed, str(report)
-    assert report.virtual == 0
+    assert report.duration == 0
 
 
 WRONG = [

@@ -315,7 +315,9 @@ def _check_mode(tool: Descriptor, kinds: Kinds) -> list[Problem]:
     if tool.mode is None and tool.bindings:
         names = ", ".join(f"`{mode}`" for mode in tool.bindings)
         message = f"missing `mode`: the tool has the blocks {names}"
-        problems.append(Problem(code="mode_missing", message=message, hint="add `mode:`"))
+        lines = " or ".join(f"`mode: {mode}`" for mode in tool.bindings)
+        hint = f"add {lines}; profiles and `--mode` select another"
+        problems.append(Problem(code="mode_missing", message=message, hint=hint))
     elif tool.mode is not None and tool.mode not in tool.bindings:
         message = f"`mode` is `{tool.mode}`, but there is no `{tool.mode}:` block"
         hint = f"add a `{tool.mode}:` block" + (

@@ -116,7 +116,7 @@ class DocumentChecker:
             return []
         known, problems = self._without_later_keys(value)
         if self._kind == "descriptor":
-            known = _without_foreign_blocks(known, self._schema["properties"])
+            known = _without_foreign_blocks(known, self._schema["properties"], self._schema["x-moved"])
         faults = self._validator.faults(known, most=MAX_PROBLEMS)
         problems += _once([self._in_own_words(fault) or problem_of(fault) for fault in faults])
         if len(faults) == MAX_PROBLEMS:
@@ -167,11 +167,18 @@ class DocumentChecker:
         return None
 
     def _name(self, fault: Violation) -> Problem | None:
-        """The problem of a key that matches no pattern of keys, or that was moved elsewhere (`x-moved`)."""
+        """The problem of a key that matches no pattern of keys, or that belongs elsewhere.
+
+        `x-moved` says where single keys belong, `x-holder` under which key all unknown ones do.
+        """
         for site in self._index.at(fault.path[:-1]):
-            moved = site.get("x-moved")
-            if isinstance(moved, dict) and fault.path[-1] in moved:
-                return problem_of(fault)._replace(hint=f"write `{moved[str(fault.path[-1])]}` instead")
+            moved, key = site.get("x-moved"), str(fault.path[-1])
+            if isinstance(moved, dict) and key in moved:
+                return problem_of(fault)._replace(hint=f"write `{moved[key]}` instead")
+            holder = site.get("x-holder")
+            if isinstance(holder, str) and not fault.hint.startswith("did you mean"):
+                name = str(fault.path[-2])
+                return problem_of(fault)._replace(hint=f"write `{name}: {{{holder}: {{{key}: ...}}}}`")
             message = site.get("errorMessage")
             if isinstance(message, str) and site.get("patternProperties") is not None:
                 return problem_of(fault)._replace(hint=message)
@@ -234,17 +241,17 @@ def problem_of(fault: Violation) -> Problem:
     return Problem(code=code, message=message, pointer=fault.pointer, hint=fault.hint)
 
 
-def _without_foreign_blocks(value: JSON, properties: Mapping[str, Any]) -> JSON:
+def _without_foreign_blocks(value: JSON, properties: Mapping[str, Any], moved: Collection[str]) -> JSON:
     """Remove the blocks of modes that are not installed; the loader warns of each.
 
-    An object under an unknown key is such a block, unless the key looks like a misspelt known key.
+    An object under an unknown key is such a block, unless the key looks like a misspelt known key, or like another word for one.
     """
     if not isinstance(value, dict):
         return value
     mode = value.get("mode")
 
     def foreign(key: str) -> bool:
-        if key in properties or not isinstance(value[key], dict):
+        if key in properties or key in moved or not isinstance(value[key], dict):
             return False
         return key == mode or (_MODE_NAME.fullmatch(key) is not None and not near_misses(key, properties))
 

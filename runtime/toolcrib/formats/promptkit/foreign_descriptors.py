@@ -192,7 +192,19 @@ def has_foreign_keys(value: JSON) -> bool:
         return False
     annotations = value.get("annotations")
     hinted = isinstance(annotations, dict) and any(key in _HINTS for key in annotations)
-    return "name" in value and (hinted or _has_program(value) or any(key in FOREIGN for key in value))
+    foreign = hinted or _has_program(value) or _has_http(value)
+    return "name" in value and (foreign or any(key in FOREIGN and key != "http" for key in value))
+
+
+def _has_http(value: dict[str, Any]) -> bool:
+    """Whether a descriptor has a block `http` of PromptKit: the mode is always written, and no key is one of `live` alone."""
+    block = value.get("http")
+    own = isinstance(block, dict) and not _LIVE_ONLY.isdisjoint(block)
+    return "http" in value and value.get("mode") == "live" and not own
+
+
+_LIVE_ONLY = frozenset(("auth", "body", "cookies", "errors", "pagination", "query", "select"))
+"""Keys of our block `live` that a block `http` of PromptKit does not have."""
 
 
 def _has_program(value: dict[str, Any]) -> bool:

@@ -161,11 +161,25 @@ async def _answer(
 
 
 async def _called(runtime: Runtime, name: str, arguments: dict[str, JSON], key: str) -> Result:
-    async for event in engine_of(runtime).default_session.stream(name, arguments, idempotency_key=key):
-        if isinstance(event, Result):
-            return event
-        _tell_event(event)
+    # The loop does not run while a person is asked, so this does not appear in a question.
+    waiting = asyncio.get_running_loop().call_later(PATIENCE, _tell_waiting, name)
+    try:
+        async for event in engine_of(runtime).default_session.stream(name, arguments, idempotency_key=key):
+            if isinstance(event, Result):
+                return event
+            _tell_event(event)
+    finally:
+        waiting.cancel()
     raise AssertionError("a stream ends with a result")
+
+
+PATIENCE = 1.0
+"""Seconds until a call at a terminal says what it waits for."""
+
+
+def _tell_waiting(name: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"waiting for `{escape_terminal(name)}` ...", err=True)
 
 
 def _tell_warnings(planned: Result) -> None:

@@ -52,8 +52,10 @@ def command(ctx: click.Context, *, folder: str, force: bool) -> None:
         ctx.exit(exit_codes.PROBLEMS)
     for path, text in contents.items():
         _write(path, text)
-        click.echo(f"wrote {escape_terminal(str(path))}")
+    # Before the output, whose reader may close it: `toolcrib init | head -1`.
     _trust(folder)
+    for path in contents:
+        click.echo(f"wrote {escape_terminal(str(path))}")
     moved = f"\n  cd {escape_terminal(folder)}" if Path(folder).resolve() != Path.cwd() else ""
     click.echo(NEXT.replace("Next:", f"Next:{moved}"))
 

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -456,9 +458,27 @@ def open_with_servers(
     if names or engine_of(runtime).unimported:
         import asyncio  # noqa: PLC0415 -- few runtimes have servers or Python sources
 
-        with redirected_stdout():
+        listed = ", ".join(f"`{name}`" for name in names)
+        with redirected_stdout(), told_while_waiting(f"querying {listed or 'Python sources'}"):
             asyncio.run(_ask(runtime, names))
     return runtime
+
+
+@contextmanager
+def told_while_waiting(what: str, seconds: float = 1.0) -> Iterator[None]:
+    """Within the block, print on stderr what takes so long, if it is a terminal and the block takes longer than some seconds."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from threading import Timer  # noqa: PLC0415 -- only a terminal needs it
+
+    timer = Timer(seconds, click.echo, [f"{escape_terminal(what)} ..."], {"err": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 async def _ask(runtime: Runtime, names: Iterable[str]) -> None:

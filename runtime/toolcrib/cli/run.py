@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -43,20 +42,13 @@ from toolcrib.scenarios import NotRun, ScenarioReport
 from toolcrib.security.trust import Untrusted
 
 
-def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int:
-    """Parse a number of processes; `auto` is one per usable processor."""
+def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int | None:
+    """Parse a number of processes; None for `auto`."""
     if value == "auto":
-        return _processors()
+        return None
     if value.isdecimal() and int(value):
         return int(value)
     raise click.BadParameter(f"`{value}` is not a number of processes; use 1 or more, or `auto`")
-
-
-def _processors() -> int:
-    # In a container with a limited CPU set, `cpu_count` returns all processors of the machine. macOS has no
-    # affinity.
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable is not None else os.cpu_count() or 1
 
 
 @click.command("run")
@@ -117,7 +109,7 @@ def _processors() -> int:
     callback=_jobs,
     default="1",
     metavar="N|auto",
-    help="Run in N processes; `auto` is one per processor. The output is the same.",
+    help="Run in N processes; `auto` is one per processor if the run takes long enough. The output is the same.",
 )
 @click.option("--update", is_flag=True, help="Write golden files that are missing or differ.")
 @click.option("--watch", is_flag=True, help="Run again when files change, until Ctrl-C.")
@@ -169,7 +161,7 @@ def command(
     trials: int | None,
     fail_fast: bool,
     last_failed: bool,
-    jobs: int,
+    jobs: int | None,
     update: bool,
     watch: bool,
     junit: Path | None,
@@ -219,7 +211,7 @@ def command(
 
 class _Options(NamedTuple):
     form: str
-    jobs: int
+    jobs: int | None
     update: bool
     fail_fast: bool
     junit: Path | None

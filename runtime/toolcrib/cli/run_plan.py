@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
@@ -319,7 +320,7 @@ def play_runs(
     scenarios: Sequence[Scenario],
     show: ReportListener,
     *,
-    jobs: int = 1,
+    jobs: int | None = 1,
     update: bool = False,
     fail_fast: bool = False,
 ) -> list[ScenarioReport]:
@@ -330,20 +331,28 @@ def play_runs(
         runtime: The runtime with the tools; it is closed at the end.
         scenarios: The scenarios to run.
         show: Called with every report.
-        jobs: Number of processes; 1 runs in this process.
+        jobs: Number of processes; 1 runs in this process. None starts one for each processor, but only for what is left
+            after `ALONE` seconds in this process.
         update: Accept results that differ from their golden files.
         fail_fast: Stop after the first scenario that fails.
     """
-    if jobs == 1 or not scenarios:
-        return asyncio.run(_played(runtime, scenarios, show, update=update, fail_fast=fail_fast))
+    processes = jobs or usable_processors()
+    reports: list[ScenarioReport] = []
+    if processes == 1 or jobs is None or not scenarios:
+        seconds = inf if processes == 1 else ALONE
+        reports = asyncio.run(
+            _played(runtime, scenarios, show, seconds=seconds, update=update, fail_fast=fail_fast)
+        )
+        if len(reports) == len(scenarios) or (fail_fast and reports[-1].failed):
+            return reports
     # `multiprocessing` is slow to import, and most runs use one process.
     from toolcrib.scenarios.workers import run_in_processes  # noqa: PLC0415
 
     # Each worker opens its own runtime; this one would only hold connections and servers open.
     runtime.close()
-    reports = []
     # Closing the generator stops the workers when the loop ends early.
-    with closing(run_in_processes(plan.open, scenarios, jobs=jobs, update=update)) as coming:
+    running = run_in_processes(plan.open, scenarios, jobs=processes, update=update, first=len(reports))
+    with closing(running) as coming:
         for report in coming:
             reports.append(report)
             show(report)
@@ -352,17 +361,38 @@ def play_runs(
     return reports
 
 
+ALONE = 1.0
+"""Seconds of work in one process before `-j auto` starts others: each takes about half a second to start."""
+
+
+def usable_processors() -> int:
+    """Number of processors that this process may use."""
+    # In a container with a limited CPU set, `cpu_count` returns all processors of the machine. macOS has no
+    # affinity.
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable is not None else os.cpu_count() or 1
+
+
 async def _played(
-    runtime: Runtime, scenarios: Sequence[Scenario], show: ReportListener, *, update: bool, fail_fast: bool
+    runtime: Runtime,
+    scenarios: Sequence[Scenario],
+    show: ReportListener,
+    *,
+    seconds: float,
+    update: bool,
+    fail_fast: bool,
 ) -> list[ScenarioReport]:
+    """Run scenarios in this process, and stop after the first one that ends later than after some seconds."""
     reports = []
+    spent = 0.0
     with redirected_stdout() as restored:
         async with runtime:
             for scenario in scenarios:
                 reports.append(await run_scenario(runtime, scenario, update=update))
                 with restored():
                     show(reports[-1])
-                if fail_fast and reports[-1].failed:
+                spent += reports[-1].wall_time
+                if spent > seconds or (fail_fast and reports[-1].failed):
                     break
     return reports
 
@@ -380,6 +410,7 @@ def show_progress(total: int, *, quiet: bool) -> Iterator[ReportListener]:
             length=total,
             label="running",
             file=sys.stderr,
+            width=0,  # what the counts leave of the terminal's width
             show_pos=True,
             show_percent=True,
             show_eta=True,

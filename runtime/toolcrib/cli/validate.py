@@ -12,7 +12,14 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import ReadOptions, json_option, open_with_servers, paths_argument, read_options
+from toolcrib.cli.options import (
+    ReadOptions,
+    json_option,
+    open_with_servers,
+    paths_argument,
+    read_options,
+    told_while_waiting,
+)
 from toolcrib.cli.output import json_text, plural, problem_lines
 from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.cli.trust import trust_hint
@@ -111,7 +118,8 @@ async def _proved(runtime: Runtime) -> Sequence[Problem]:
     from toolcrib.scenarios.self_check import run_self_check  # noqa: PLC0415 -- `--shallow` does not need jsonschema, which is slow to import
 
     # stdout is for the report, whatever the code of a Python tool prints.
-    with redirected_stdout():
+    testing = f"testing the mocks of {plural(len(runtime.registry), 'tool')}"
+    with redirected_stdout(), told_while_waiting(testing):
         async with runtime:
             return [*_unbound(runtime), *await run_self_check(runtime)]
 

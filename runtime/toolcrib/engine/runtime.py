@@ -568,7 +568,7 @@ class Runtime:
         """A table of the tools, for notebooks."""
         from html import escape  # noqa: PLC0415 -- only notebooks need it
 
-        return f"<p>{escape(repr(self))}</p>{self.registry._repr_html_()}"  # noqa: SLF001 -- notebooks define the name
+        return f"<p>{escape(repr(self))}</p>{self.registry._repr_html_()}"
 
     def stream(
         self, name: str, arguments: Mapping[str, JSON] | None = None

@@ -321,7 +321,7 @@ def _arguments(mock: _Mock) -> list[dict[str, Any]]:
 
 def _without_optional(tool: Descriptor, hits: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The arguments that hit rows, without those that a call may omit: a mock often reads them only once it has found its rows."""
-    required = tool.input_schema.get("required", ()) if isinstance(tool.input_schema, dict) else ()
+    required: Any = tool.input_schema.get("required", ()) if isinstance(tool.input_schema, dict) else ()
     for arguments in hits:
         fewer = {name: value for name, value in arguments.items() if name in required}
         if fewer != arguments and fewer not in hits:

@@ -38,7 +38,11 @@ def _check_step(session: Session, scenario: Scenario, step: CallStep) -> Iterato
         return
     arguments: Any = step.written or {}
     result = session.check_arguments(step.call, arguments)
-    if not isinstance(result, Result) or result.outcome is not Outcome.INVALID_ARGUMENTS or result.error is None:
+    if (
+        not isinstance(result, Result)
+        or result.outcome is not Outcome.INVALID_ARGUMENTS
+        or result.error is None
+    ):
         return
     for fault in result.error.details["violations"]:
         if not _is_open(fault["pointer"], fault["keyword"], open_places):
@@ -95,7 +99,10 @@ def check_required(tool: Descriptor) -> Iterator[Problem]:
 
     It is an error where no other properties are allowed: no value is valid.
     """
-    schemas: Mapping[str, Schema | None] = {"/input_schema": tool.input_schema, "/output_schema": tool.output_schema}
+    schemas: Mapping[str, Schema | None] = {
+        "/input_schema": tool.input_schema,
+        "/output_schema": tool.output_schema,
+    }
     for base, schema in schemas.items():
         if schema is not None:
             index = SchemaIndex(schema)

@@ -166,7 +166,7 @@ IndexedReport: TypeAlias = tuple[int, PackedReport]
 
 
 def run_in_processes(
-    opening: OpenRuntime, scenarios: Sequence[Scenario], *, jobs: int, update: bool = False
+    opening: OpenRuntime, scenarios: Sequence[Scenario], *, jobs: int, update: bool = False, first: int = 0
 ) -> Generator[ScenarioReport, None, None]:
     """Run scenarios in several processes and yield the reports in the order of the scenarios.
 
@@ -177,14 +177,15 @@ def run_in_processes(
         scenarios: The scenarios to run.
         jobs: Maximum number of workers.
         update: As in `run_scenario`.
+        first: Index of the first scenario to run; those before it have run already.
 
     Raises:
         ConfigurationError: The documents changed before a worker had read them.
     """
-    pool = _WorkerPool(opening, scenarios, update=update)
+    pool = _WorkerPool(opening, scenarios, update=update, first=first)
     try:
-        pool.start(min(jobs, len(scenarios)))
-        for index in range(len(scenarios)):
+        pool.start(min(jobs, len(scenarios) - first))
+        for index in range(first, len(scenarios)):
             while index not in pool.reports:
                 pool.receive()
             yield pool.reports.pop(index)
@@ -205,13 +206,15 @@ class _Worker:
 class _WorkerPool:
     """The workers, the scenarios that are left, and the reports that arrived."""
 
-    def __init__(self, opening: OpenRuntime, scenarios: Sequence[Scenario], *, update: bool) -> None:
+    def __init__(
+        self, opening: OpenRuntime, scenarios: Sequence[Scenario], *, update: bool, first: int
+    ) -> None:
         self.reports: dict[int, ScenarioReport] = {}
         self._opening = opening
         self._scenarios = scenarios
         self._names = _names(scenarios)
         self._update = update
-        self._left = deque(range(len(scenarios)))
+        self._left = deque(range(first, len(scenarios)))
         self._workers: list[_Worker] = []
         self._deaths = 0
         self._last_end = "could not be started"

@@ -86,7 +86,13 @@ def following(name):
 
 def test_what_follows_from_another_problem_is_listed_below_it_and_counted(write, toolcrib, document):
     files = {f"descriptors/a{number}.scenario.yaml": following(f"s{number}") for number in range(5)}
-    write({"descriptors/a.tool.yaml": "name: a\noops: 1\n", "descriptors/bad.tool.yaml": BAD, **files})
+    write(
+        {
+            "descriptors/a.tool.yaml": "name: a\noops: 1\nmock: {result: 1}\n",
+            "descriptors/bad.tool.yaml": BAD,
+            **files,
+        }
+    )
     lines = toolcrib("validate").stdout.splitlines()
     assert lines[0].startswith("descriptors/bad.tool.yaml:2:1: unknown_key: ")
     told = "refused_tool: the tool `bad` was rejected: unknown_key in descriptors/bad.tool.yaml:2"
@@ -100,9 +106,11 @@ def test_what_follows_from_another_problem_is_listed_below_it_and_counted(write,
 
 
 def test_what_an_unreadable_file_may_hold_is_listed_below_it(write, toolcrib):
-    write({"descriptors/a.scenario.yaml": following("s"), "descriptors/bad.tool.yaml": "name: bad\nmock: {resu"})
+    write(
+        {"descriptors/a.scenario.yaml": following("s"), "descriptors/bad.tool.yaml": "name: bad\nmock: {resu"}
+    )
     lines = toolcrib("validate").stdout.splitlines()
-    assert lines[0].startswith("descriptors/bad.tool.yaml:2:")
+    assert lines[0].startswith("descriptors/bad.tool.yaml:3:1: invalid_yaml: ")
     assert any(line.startswith("    descriptors/a.scenario.yaml:2:") for line in lines)
 
 

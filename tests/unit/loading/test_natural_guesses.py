@@ -58,7 +58,7 @@ def test_a_part_of_the_result_in_expect_belongs_under_result(tmp_path):
 
 def test_a_missing_mode_lists_the_modes(tmp_path):
     text = HEAD + "mock: {result: 1}\nlive: {url: 'https://a.example'}\n"
-    (problem,) = problems(tmp_path, text)
+    problem, *_unused_argument = problems(tmp_path, text)
     assert problem.code == "mode_missing"
     assert problem.hint == "add `mode: mock` or `mode: live`; profiles and `--mode` select another"
 

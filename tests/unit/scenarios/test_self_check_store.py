@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from textwrap import dedent
 
 import pytest
 
 from keeping import loaded_with
-from toolcrib import Result
+from toolcrib import Result, Runtime
 from toolcrib.engine.runtime import loaded_runtime
 from toolcrib.executors import Executors
 from toolcrib.scenarios.self_check import MOST_WATCHED, run_self_check

@@ -86,10 +86,13 @@ Pass a coroutine function, the *client*, to `Session.call(client=...)`, `Runtime
 `Runtime(client=...)`. The first of these that is set is used.
 
 ```python
-async def client(call: ClientCall):
-    if call.consent and not await person_agrees(call.message):
+from toolcrib import JSON, ClientCall, Result
+
+
+async def client(call: ClientCall) -> JSON | Result:
+    if call.consent and input(f"{call.message} [y/N] ") != "y":
         return call.decline("not now")
-    return await read_position(call.arguments["accuracy"])
+    return {"lat": 59.91, "lon": 10.75}
 ```
 
 A `ClientCall` has the attributes `tool`, `arguments`, `id`, `consent`, `message`, `categories` and `timeout`. The function

@@ -1,6 +1,7 @@
-"""Check the types that users see with mypy and pyright: the public names, and a project with a generated stub.
+"""Check the types that users see with mypy and pyright: the public names, a project with a generated stub, and all pages.
 
-In the files of `project`, each checker must find an error in every line with `# wrong`, and none in any other line.
+In the files of `project`, each checker must find an error in every line with `# wrong`, and none in any other line. The
+Python of the pages has none.
 """
 
 from __future__ import annotations
@@ -10,11 +11,16 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+
+from docs.blocks import blocks_of  # noqa: E402
+
 BUILD = ROOT / "build" / "typing"
 BIN = Path(sys.executable).parent
 MYPY, PYRIGHT, TOOLCRIB = (str(BIN / name) for name in ("mypy", "pyright", "toolcrib"))
@@ -28,10 +34,37 @@ def main() -> int:
     shutil.copytree(HERE / "project", BUILD)
     shutil.copy(HERE / "public_api.py", BUILD)
     subprocess.run([TOOLCRIB, "stubs", "--out", "shop_tools.py"], cwd=BUILD, check=True)
-    checkers: Mapping[str, Callable[[], Found]] = {"mypy": with_mypy, "pyright": with_pyright}
+    strict = sorted(path.name for path in BUILD.glob("*.py"))
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        # The packages of agent frameworks are installed only where `make frameworks` runs their pages.
+        if not page.name.startswith("use-from-"):
+            write_blocks(page)
+    checkers: Mapping[str, Callable[[], Found]] = {
+        "mypy": with_mypy,
+        "pyright": partial(with_pyright, strict),
+    }
     wrong = [line for name, check in checkers.items() for line in differences(name, check())]
     print("\n".join(wrong) or "mypy and pyright agree with tests/typing")
     return 1 if wrong else 0
+
+
+def write_blocks(page: Path) -> None:
+    """Write the Python of a page, each line with the number that it has there.
+
+    A block has a name of its own, because many pages have a `main.py`, unless another block of the page imports it.
+    """
+    blocks = [block for block in blocks_of(page.read_text(encoding="utf-8")) if block.language == "python"]
+    imported = {
+        name for block in blocks for name in re.findall(r"^(?:from|import) (\w+)", block.text, re.MULTILINE)
+    }
+    prefix = re.sub(r"\W", "_", page.relative_to(ROOT).with_suffix("").as_posix())
+    for block in blocks:
+        path = Path(block.file)
+        module = path.parent.name if path.stem == "__init__" else path.stem
+        name = module if module in imported else f"{prefix}_{block.line}"
+        target = BUILD / f"{name}.py"
+        assert not target.exists(), f"{page}:{block.line}: another page has a module `{name}`"
+        target.write_text("\n" * block.line + block.text, encoding="utf-8")
 
 
 def differences(checker: str, found: Found) -> list[str]:
@@ -55,6 +88,8 @@ def with_mypy() -> Found:
         str(ROOT / "pyproject.toml"),
         "--cache-dir",
         str(ROOT / ".mypy_cache"),
+        # Pages also show clients that are not installed here, and modules that a command of theirs writes.
+        "--ignore-missing-imports",
         "--output",
         "json",
     ]
@@ -70,12 +105,14 @@ def with_mypy() -> Found:
     return found
 
 
-def with_pyright() -> Found:
-    (BUILD / "pyrightconfig.json").write_text(
-        json.dumps(
-            {"typeCheckingMode": "strict", "reportUnusedExpression": False, "reportUnusedCoroutine": False}
-        )
-    )
+def with_pyright(strict: Sequence[str]) -> Found:
+    settings = {
+        "strict": strict,
+        "reportUnusedExpression": False,
+        "reportUnusedCoroutine": False,
+        "reportMissingImports": False,
+    }
+    (BUILD / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [PYRIGHT, "--outputjson", "--pythonpath", sys.executable]
     run = subprocess.run(command, cwd=BUILD, capture_output=True, text=True, check=False)
     try:

@@ -25,7 +25,7 @@ def read_arguments(words: Iterable[str], file: str | None = None) -> dict[str, A
     """Return the arguments of a call; words override the members of the file.
 
     Args:
-        words: Arguments in the form `key=text` or `key:=json`.
+        words: Arguments in the form `key=text` or `key:=json`, or JSON objects with several.
         file: Path of a YAML or JSON file that contains an object; `-` is standard input.
 
     Raises:
@@ -35,12 +35,12 @@ def read_arguments(words: Iterable[str], file: str | None = None) -> dict[str, A
     arguments = _of_file(file) if file is not None else {}
     seen: set[str] = set()
     for word in words:
-        key, value = _of_word(word)
-        # A word overrides the file on purpose, but a repeated word is a typing error.
-        if key in seen:
-            raise _refused(f"duplicate argument `{key}`")
-        seen.add(key)
-        arguments[key] = value
+        for key, value in _of_object(word) if word.startswith("{") else [_of_word(word)]:
+            # A word overrides the file on purpose, but a repeated word is a typing error.
+            if key in seen:
+                raise _refused(f"duplicate argument `{key}`")
+            seen.add(key)
+            arguments[key] = value
     return arguments
 
 
@@ -66,7 +66,7 @@ def plain_arguments(words: Sequence[str]) -> dict[str, Any] | None:
 def _split(word: str) -> tuple[str, str, bool] | None:
     """Return key, text and whether the text is JSON; None if the word is not an argument."""
     key, equals, text = word.partition("=")
-    if not equals or key in {"", ":"}:
+    if not equals or key in {"", ":"} or key.startswith("{"):
         return None
     return (key[:-1], text, True) if key.endswith(":") else (key, text, False)
 
@@ -113,6 +113,17 @@ def _of_word(word: str) -> tuple[str, JSON]:
         hint = f"; to pass the text itself, use {_quoted(f'{key}={text}')}"
         raise _refused(f"the value of `{key}:=` is not valid JSON: {_told(problems)}{hint}")
     return key, value
+
+
+def _of_object(word: str) -> Iterable[tuple[str, JSON]]:
+    """The members of a JSON object."""
+    from toolcrib.loading.documents.document import parse_json  # noqa: PLC0415 -- as above
+
+    value, problems = parse_json("arguments", word)
+    if problems:
+        raise _refused(f"the arguments are not a valid JSON object: {_told(problems)}")
+    assert isinstance(value, dict)  # noqa: S101 -- JSON that starts with a brace
+    return value.items()
 
 
 def _quoted(word: str) -> str:

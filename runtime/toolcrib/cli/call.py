@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -36,7 +37,32 @@ from toolcrib.security.access import decision_from
 from toolcrib.security.trust import Untrusted
 
 
-@click.command("call")
+class _CallCommand(click.Command):
+    """A command that takes an unknown option for an argument of the tool, which is written in another way."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line.
+
+        Raises:
+            click.NoSuchOption: With the form to write.
+        """
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            word = next((each for each in given if each.partition("=")[0] == error.option_name), "")
+            name, equals, value = word.lstrip("-").partition("=")
+            following = given[given.index(word) + 1 :][:1] if word and not equals else []
+            text = value if equals else "".join(each for each in following if not each.startswith("-"))
+            # Click suggests `--profile` for `--title`; only a misspelt option is close.
+            close = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.8)
+            if len(name) > 1 and not close:
+                error.possibilities = None
+                error.message += f" Write the argument of a tool as `{escape_terminal(f'{name}={text}')}`."
+            raise
+
+
+@click.command("call", cls=_CallCommand)
 @tool_argument
 @words_argument
 @args_file_option
@@ -85,7 +111,8 @@ def command(
     """Call a tool.
 
     The result goes to stdout and everything else to stderr; the exit code reports the outcome. `key=text` passes a
-    string, which is coerced to the type that the tool's schema asks for; `key:=json` passes any JSON value.
+    string, which is coerced to the type that the tool's schema asks for; `key:=json` passes any JSON value, and a JSON
+    object several arguments: `'{"city": "Oslo"}'`. Each call starts from the store of the documents.
     """
     arguments = read_arguments(words, args_file)
     modes = {name: mode} if mode is not None else {}

@@ -83,6 +83,23 @@ def handle_signals() -> Iterator[EndingSignal]:
             signal.signal(number, signal.SIG_DFL)
 
 
+OTHER_WORDS = {
+    "check": "validate",
+    "describe": "show",
+    "exec": "call",
+    "info": "show",
+    "invoke": "call",
+    "lint": "validate",
+    "ls": "list",
+    "new": "init",
+    "pytest": "run",
+    "test": "run",
+    "tests": "run",
+    "tools": "list",
+}
+"""Names of commands of other programs -> the command that does the same."""
+
+
 class SetupError(click.ClickException):
     """The runtime cannot be set up as the command line asks."""
 
@@ -118,7 +135,9 @@ class VerbGroup(click.Group):
         # Click's own message has no suggestions. During completion (`resilient_parsing`) the word is still
         # being typed.
         if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
-            hint = did_you_mean(args[0], self.verbs) or f"the commands are: {', '.join(self.verbs)}"
+            meant = OTHER_WORDS.get(args[0])
+            hint = f"use `toolcrib {meant}`" if meant else did_you_mean(args[0], self.verbs)
+            hint = hint or f"the commands are: {', '.join(self.verbs)}"
             ctx.fail(f"unknown command `{escape_terminal(args[0])}`; {hint}")
         return super().resolve_command(ctx, args)
 
@@ -153,6 +172,8 @@ def _settle_colours(ctx: click.Context) -> None:
     # https://no-color.org: any value that is not empty turns colours off.
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+    elif os.environ.get("FORCE_COLOR"):
+        ctx.color = True
 
 
 def exit_through_click(tell: Callable[[], int]) -> NoReturn:

@@ -144,9 +144,6 @@ def _read_options_of(ctx: click.Context | None) -> ReadOptions:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 """`--json` as parameter `as_json`."""
 
-words_argument = click.argument("words", nargs=-1, metavar="[KEY=TEXT | KEY:=JSON]...")
-"""The arguments of a call as parameter `words`."""
-
 args_file_option = click.option(
     "--args-file",
     metavar="FILE",
@@ -174,6 +171,31 @@ def server_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     return [
         CompletionItem(name) for name in known_servers(_read_options_of(ctx)) if name.startswith(incomplete)
     ]
+
+
+def argument_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the names of the arguments of the tool that the command line names."""
+    try:
+        tool = open_offline(_read_options_of(ctx)).registry.get(str(ctx.params.get("name")))
+    except ToolcribError:
+        tool = None
+    schema = tool.input_schema if tool is not None else None
+    properties: Any = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    found = []
+    for name, part in properties.items():
+        # Text, numbers and booleans are coerced; lists and objects are JSON.
+        kind = part.get("type") if isinstance(part, dict) else None
+        word = f"{name}{':=' if kind in ('array', 'object') else '='}"
+        if word.startswith(incomplete):
+            help_text = str(part.get("description", "")) if isinstance(part, dict) else ""
+            found.append(CompletionItem(word, help=first_sentence(help_text)))
+    return found
+
+
+words_argument = click.argument(
+    "words", nargs=-1, metavar="[KEY=TEXT | KEY:=JSON | JSON OBJECT]...", shell_complete=argument_names
+)
+"""The arguments of a call as parameter `words`."""
 
 
 def scenario_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

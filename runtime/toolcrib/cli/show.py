@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -22,6 +24,7 @@ from toolcrib.cli.options import (
 )
 from toolcrib.cli.output import json_text, outline, print_failure, table, terminal_width
 from toolcrib.core.clock import format_duration
+from toolcrib.core.errors import DocumentError, ExpressionError
 from toolcrib.core.model import JSON, Descriptor, Icon, Schema
 from toolcrib.core.subschemas import SchemaIndex
 from toolcrib.core.text import compact, escape_terminal, format_size
@@ -140,9 +143,25 @@ def _page(runtime: Runtime, tool: Descriptor) -> Iterator[str]:
             example = _example(tool, index)
             result = f" -> {compact(example['result'])}" if "result" in example else ""
             yield escape_terminal(f"  {compact(example['args'])}{result}")
+    yield from ("", "call it", f"  {call_line(tool)}")
     if tool.metadata:
         yield from ("", "metadata")
         yield from _indented(escape_terminal(line) for line in outline(dict(tool.metadata)))
+
+
+def call_line(tool: Descriptor) -> str:
+    """A command line that calls the tool, with the arguments of its first example, or with generated ones."""
+    arguments: Any = redact(dict(tool.examples[0].args), tool.input_schema) if tool.examples else {}
+    if not tool.examples and tool.input_schema:
+        from toolcrib.schema.generation import KeyedRandom, arguments_for  # noqa: PLC0415 -- slow to import
+
+        with suppress(ExpressionError, DocumentError):  # a schema without a value that is easy to find
+            (arguments,) = arguments_for(tool.input_schema, KeyedRandom(0, tool.name, "show"), 1)
+    words = [
+        f"{name}={value}" if isinstance(value, str) else f"{name}:={compact(value)}"
+        for name, value in (arguments.items() if isinstance(arguments, dict) else ())
+    ]
+    return escape_terminal(shlex.join(["toolcrib", "call", tool.name, *words]))
 
 
 def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:

@@ -70,6 +70,9 @@ def test_a_page_shows_where_a_tool_is_from_and_how_it_behaves(tools, toolcrib):
         "",
         "examples",
         '  {"text":"hi"} -> "hi 1"',
+        "",
+        "call it",
+        "  toolcrib call echo text=hi",
     ]
 
 

@@ -228,7 +228,7 @@ def test_several_blocks_need_a_mode():
     assert error.code == "mode_missing"
     assert "`mock`" in error.message
     assert "`live`" in error.message
-    assert error.hint == "add `mode:`"
+    assert error.hint == "add `mode: mock` or `mode: live`; profiles and `--mode` select another"
 
 
 def test_a_mode_without_its_block_names_the_blocks_that_are_there():

@@ -56,10 +56,11 @@ class _CallCommand(click.Command):
             text = value if equals else "".join(each for each in following if not each.startswith("-"))
             # Click suggests `--profile` for `--title`; only a misspelt option is close.
             close = get_close_matches(error.option_name, error.possibilities or (), cutoff=0.8)
-            if len(name) > 1 and not close:
-                error.possibilities = None
-                error.message += f" Write the argument of a tool as `{escape_terminal(f'{name}={text}')}`."
-            raise
+            if len(name) < 2 or close:
+                raise
+            form = escape_terminal(f"{name}={text}")
+            message = f"{error.message} Write the argument of a tool as `{form}`."
+            raise click.NoSuchOption(error.option_name, message, ctx=ctx) from None
 
 
 @click.command("call", cls=_CallCommand)

@@ -60,6 +60,9 @@ KEEP: Final = 30 * 86_400.0
 """Default time for which ended entries and their idempotency keys are kept, in seconds."""
 
 
+_OK: Final = Outcome.OK.value
+
+
 class JournalError(ConfigurationError):
     """An entry of a journal is unknown, or cannot be resolved."""
 
@@ -252,7 +255,7 @@ class Journal:
 
     def _recording(self, call: Call, started: float, answer: ToolAnswer) -> Work[None] | None:
         """The write of a call that only reads; None if that could be done at once."""
-        claimed = self._claims.get(call.id)
+        claimed = self._claims.get(call.id) if self._claims else None
         if claimed is not None:
             return self._ending(claimed, call, as_result(answer))
         row, end = self._row(call, started), self._end_row(call, answer)
@@ -299,7 +302,7 @@ class Journal:
 
     def _end_row(self, call: Call, answer: ToolAnswer) -> EndRow:
         if type(answer) is TrustedAnswer:
-            return EndRow(now(), Outcome.OK.value, "", "", 1)
+            return EndRow(now(), _OK, "", "", 1)
         result = as_result(answer)
         failure = result.error
         return EndRow(

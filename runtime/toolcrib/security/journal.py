@@ -37,8 +37,6 @@ _CHECKPOINT: Final = 1_000
 """Quick writes after which the log is copied into the database, so that it does not grow without bound."""
 
 
-_CLOCK: Final = RealClock()
-
 _OLD: Final = 3_600.0
 """Age of a lock file, in seconds, from which on a new process looks whether it is still locked."""
 
@@ -566,9 +564,8 @@ def _is_database_error(error: BaseException) -> bool:
     return isinstance(error, sqlite3.Error)
 
 
-def now() -> float:
-    """The time in seconds since 1970. Entries have real times, also those of sessions on virtual time."""
-    return _CLOCK.now().timestamp()
+now: Final[Callable[[], float]] = RealClock.timestamp
+"""The time in seconds since 1970. Entries have real times, also those of sessions on virtual time."""
 
 
 def storable(text: str) -> str:

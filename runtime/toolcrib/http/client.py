@@ -277,7 +277,7 @@ async def _converse(
     await answer.aclose()
     if wire.trouble is not None:
         raise wire.trouble
-    return HTTPResponse(answer.status, headers, b"" if body is None else body.whole())
+    return HTTPResponse(answer.status, headers, b"" if body is None else await body.whole())
 
 
 def _fault(wire: SocketStream) -> HTTPError:
@@ -325,7 +325,7 @@ class StreamedResponse:
         while chunk := await self.chunk():
             if body is not None:
                 body.add(chunk)
-        return b"" if body is None else body.whole()
+        return b"" if body is None else await body.whole()
 
     def check_stream(self) -> None:
         """Check that the response can be read as a stream.

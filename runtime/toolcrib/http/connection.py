@@ -17,9 +17,9 @@ from toolcrib.http.messages import ExchangeBounds, HTTPError, HTTPFailure, bad_r
 
 _START = b"HTTP/"
 
-_AT_ONCE = 1 << 18
-"""Bytes of a body that are read before other tasks run. What has arrived already is read without waiting, so a body of
-megabytes would otherwise be read in one turn of the event loop."""
+_AT_ONCE = 1 << 16
+"""Bytes that are received from a connection, and read of a body, before other tasks run. What has arrived already is read
+without waiting, so a body of megabytes would otherwise be read in one turn of the event loop, and asyncio receives 256 KiB."""
 
 
 class HTTPConnection(httpcore.AsyncHTTP11Connection):
@@ -45,7 +45,7 @@ def _warn_of_no_reuse() -> None:
     )
 
 
-class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
+class SocketStream(httpcore.AsyncNetworkStream, asyncio.BufferedProtocol):
     """The byte stream of one connection. Errors are raised as `HTTPError`.
 
     Args:
@@ -65,6 +65,7 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._opened = opened
         self._transport: asyncio.Transport | None = None
+        self._buffer = memoryview(bytearray(_AT_ONCE))
         self._chunks: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._at_once = 0
@@ -170,8 +171,13 @@ class SocketStream(httpcore.AsyncNetworkStream, asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._opened.add(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- all of it
         """Called by asyncio."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by asyncio."""
+        data = bytes(self._buffer[:nbytes])
         # Reading is never paused: a waiting reader takes the chunk in the next turn of the loop.
         self._chunks.append(data)
         if not self._asked:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import tracemalloc
 import zlib
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sampling import THOROUGH
+from toolcrib import RealClock
 from toolcrib.http import ExchangeBounds, HTTPError, HTTPFailure
 from toolcrib.http.headers import response_headers
 from toolcrib.http.response_body import ResponseBody, body_reader
@@ -24,7 +26,7 @@ def taken(raw: bytes, cuts: list[int], codings: list[str], most: int) -> bytes |
         body = ResponseBody(codings, most)
         for start, end in pairwise(edges):
             body.add(raw[start:end])
-        return body.whole()
+        return asyncio.run(body.whole())
     except HTTPError as error:
         return error.fault
 
@@ -104,7 +106,19 @@ def test_a_bomb_is_stopped_without_being_unfolded():
 def test_what_is_announced_is_refused_before_it_comes():
     with pytest.raises(HTTPError, match="announces 101 bytes; the limit is 100 bytes"):
         ResponseBody([], 100, 101)
-    assert ResponseBody([], 100, 100).whole() == b""
+    assert asyncio.run(ResponseBody([], 100, 100).whole()) == b""
+
+
+async def test_megabytes_are_joined_while_other_tasks_run():
+    body, parts = ResponseBody([], 4 << 20), [bytes([number]) * (1 << 16) for number in range(64)]
+    for part in parts:
+        body.add(part)
+    turns, joining = 0, asyncio.create_task(body.whole())
+    while not joining.done():
+        turns += 1
+        await RealClock().sleep(0)
+    assert turns > 1
+    assert joining.result() == b"".join(parts)
 
 
 @given(st.lists(st.tuples(st.binary(max_size=5), st.binary(max_size=5)), max_size=3))

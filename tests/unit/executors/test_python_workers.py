@@ -632,22 +632,26 @@ def test_what_a_call_used_since_the_last_measurement_counts_when_it_ends(module,
     assert result.error.details["measured"] > 4 << 20
 
 
-def test_a_running_worker_is_measured(module, tmp_path):
+@pytest.mark.parametrize("limits", ["", "limits: {memory: 1024MiB}\n"])
+def test_a_running_worker_is_measured(module, tmp_path, limits):
     marker = tmp_path / "marker"
 
     async def calls():
-        async with tools(tool(module, "hanging", OPEN)) as runtime:
+        async with tools(tool(module, "hanging", f"{limits}{OPEN}")) as runtime:
             call = asyncio.ensure_future(runtime.call("hanging", {"marker": str(marker)}))
             await written(marker)
-            [running] = runtime.running()
+            async with asyncio.timeout(60):
+                # With limits, it is measured 50 times a second.
+                while (running := runtime.running()[0]).usage.processes != 2:
+                    await RealClock().sleep(0.01)
             assert runtime.cancel(all=True) == 1
             return running.usage, await call
 
     usage, ended = asyncio.run(calls())
     assert ended.outcome is Outcome.CANCELLED
     assert usage.memory > 1_000_000
-    assert usage.processes == 2
-    assert usage.cpu_time is None  # without limits, nobody looks before the call how much earlier ones took
+    # Without limits, what the worker used before the call is unknown.
+    assert (usage.cpu_time is not None) == bool(limits)
 
 
 def test_a_worker_gets_secrets_only_from_the_runtime(module, monkeypatch, caplog):

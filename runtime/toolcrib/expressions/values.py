@@ -209,8 +209,7 @@ class CountedScope(dict[str, Any]):
 
     __slots__ = ("budget",)
 
-    def __init__(self, budget: StepBudget) -> None:
-        super().__init__()
+    def __init__(self, budget: StepBudget) -> None:  # an empty `dict` needs no initialisation of its own
         self.budget = budget
 
 

@@ -225,7 +225,11 @@ class BoundMock:
     def _chosen(self, call: Call, number: int, state: MockState, scope: Scope) -> ReplySelection | Result:
         """The reply for a call; a Result if there is none. Changes nothing."""
         chosen = self._choose(call, number, state, scope)
-        return chosen if isinstance(chosen, Result) else ReplySelection(*chosen, scope, number, state)
+        if isinstance(chosen, Result):
+            return chosen
+        # Twice as fast as the class, which is measurable in a mocked call.
+        selection: ReplySelection = tuple.__new__(ReplySelection, (*chosen, scope, number, state))
+        return selection
 
     def _choose(
         self, call: Call, number: int, state: MockState, scope: Scope

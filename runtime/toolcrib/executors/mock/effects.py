@@ -170,6 +170,7 @@ class BodyScope(CountedScope):
 
     def __init__(self, outer: MockScope, work: UnitOfWork, parts: _Parts) -> None:
         super().__init__(work.budget)
+        self["args"] = outer["args"]  # read by most replies; it never changes
         self.work = work
         self.effects = 0
         self._outer = outer

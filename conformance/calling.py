@@ -107,8 +107,8 @@ MEMORY = [
 NOON = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
 
 TIME = [
-    Judged("now", "get_current_time", {"timezone": "UTC"}, lambda result: result.value["timezone"] == "UTC"),  # type: ignore[index, call-overload]
-    Judged("convert", "convert_time", NOON, lambda result: result.value["time_difference"] == "+9.0h"),  # type: ignore[index, call-overload]
+    Judged("now", "get_current_time", {"timezone": "UTC"}, lambda result: result.value["timezone"] == "UTC"),
+    Judged("convert", "convert_time", NOON, lambda result: result.value["time_difference"] == "+9.0h"),
     Judged("no such hour", "convert_time", {**NOON, "time": "25:99"}, told("Invalid time format"), Outcome.TOOL_ERROR),
     *refusals({}, "get_current_time", "time_unjudged", "timezone", "tool_error"),
 ]  # fmt: skip

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
-from docs.blocks import blocks_of  # noqa: E402
+from docs.blocks import blocks_of  # type: ignore[import-not-found]  # noqa: E402 -- in tests
 
 BUILD = ROOT / "build" / "typing"
 BIN = Path(sys.executable).parent

@@ -635,4 +635,4 @@ def test_ping_declares_its_network_and_is_given_no_option(programs, tmp_path, mo
 def test_without_a_workspace_git_is_unavailable(programs, monkeypatch):
     monkeypatch.delenv("TOOLCRIB_WORKSPACE")
     result = programs.call_sync("git_status")
-    assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "missing_secret")
+    assert (result.outcome, result.error.code) == (Outcome.UNAVAILABLE, "unmet_requirement")

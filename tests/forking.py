@@ -161,14 +161,17 @@ if sys.argv[1] == "python":
         name.startswith("PYTHON") and name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED") for name in os.environ
     ):
         os.execv({python!r}, [{python!r}, *sys.argv[2:]])
+forwarded = (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP)
+_signal.pthread_sigmask(_signal.SIG_BLOCK, forwarded)  # the command may run before this goes on: they wait
 connection = _socket.socket(_socket.AF_UNIX)
 connection.connect({address!r})
 told = ascii((sys.argv[1:], dict(os.environ), os.getcwd())).encode() + b"\\n"
 streams = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))
 sent = connection.sendmsg([told], [streams])
 connection.sendall(told[sent:])
-for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
+for number in forwarded:
     _signal.signal(number, lambda number, _frame: connection.send(bytes([number])))
+_signal.pthread_sigmask(_signal.SIG_UNBLOCK, forwarded)
 os.closerange(0, 3)  # the command alone holds its streams
 code = int(connection.recv(16) or -_signal.SIGKILL)
 if code < 0:

@@ -239,15 +239,14 @@ class SecretResolver(Redactor):
         return value
 
     def check_present(self, variable: SecretVariable) -> None:
-        """Check that a variable has a value, as far as can be known without reading files and the keyring.
+        """Check that a variable is there, as far as can be known without reading it.
 
         Raises:
-            MissingSecret: The environment variable is empty or not set, or the file does not exist, and there is no
-                default.
+            MissingSecret: The environment variable is not set, or the file does not exist, and there is no default.
         """
         if variable.default is not None:
             return
-        if variable.source == "env" and not self._environment.get(variable.name):
+        if variable.source == "env" and variable.name not in self._environment:
             raise self._missing(variable)
         if variable.source == "file":
             try:

@@ -19,6 +19,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 import a2a_client
+import a2a_server
 import access
 import approvals
 import calls
@@ -143,6 +144,7 @@ with other servers therefore show the smallest possible ratios, and a goal below
         "toolcrib and the SDK's client call the same server from the same process.",
     ),
     Section("a2a-client", "A2A clients", a2a_client.rows),
+    Section("a2a-server", "A2A servers", a2a_server.rows),
     Section(
         "loop",
         "Model turns",

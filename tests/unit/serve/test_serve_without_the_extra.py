@@ -1,16 +1,18 @@
-"""Without the extra `mcp` serving says what to install; and nothing of it is imported before somebody serves."""
+"""Without the extra of a protocol serving says what to install; and nothing of it is imported before somebody serves."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import pytest
+
 BLOCKED = """
 import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"mcp", "mcp_types", "anyio", "uvicorn"}:
+        if name.partition(".")[0] in {"a2a", "mcp", "mcp_types", "anyio", "uvicorn"}:
             raise ModuleNotFoundError(f"{name} is blocked", name=name)
 
 sys.meta_path.insert(0, Blocker())
@@ -30,11 +32,12 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_serving_says_what_to_install():
-    done = run("serve", "mcp")
+@pytest.mark.parametrize("protocol", ["a2a", "mcp"])
+def test_serving_says_what_to_install(protocol):
+    done = run("serve", protocol)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "pip install 'toolcrib[mcp]'" in done.stderr
+    assert f"pip install 'toolcrib[{protocol}]'" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -165,6 +165,28 @@ async def test_how_a_message_names_a_tool(message, value):
         assert "add" in text_of(task)
 
 
+def keyed(key):
+    call = {"name": "add", "params": {"a": 1, "b": 2}, "metadata": {"idempotency_key": key}}
+    return message_of("add", {"a": 1, "b": 2}, metadata=struct({"_tool_call": call}))
+
+
+async def test_a_repeated_call_with_the_same_key_is_made_once():
+    made = []
+
+    def pay() -> int:
+        made.append(1)
+        return len(made)
+
+    pay_message = {"_tool_call": {"name": "pay", "params": {}, "metadata": {"idempotency_key": "one"}}}
+    async with serving(runtime_of(pay, add)) as agent:
+        for _ in range(2):
+            assert result_of(await agent.task(message_of("pay", {}, metadata=struct(pay_message)))) == 1
+        for key in ("k" * 201, "line\nbreak", 5):
+            refused = await agent.task(keyed(key))
+            assert error_of(refused)["code"] == "tool_call_missing"
+            assert "idempotency_key" in text_of(refused)
+
+
 async def test_the_only_tool_needs_no_name():
     async with serving(runtime_of(echo)) as agent:
         assert result_of(await agent.task(text_message("hello"))) == "hello"

@@ -27,6 +27,9 @@ RESULT_ID: Final = "result"
 PARTIAL_ID: Final = "partial"
 """ID of the artifact with what a task sends before its result."""
 
+LONGEST_KEY: Final = 200
+"""Maximum length of a peer's idempotency key, in characters."""
+
 _SHOWN: Final = 10
 """Maximum number of tools that a message names."""
 
@@ -91,8 +94,10 @@ def requested_call(context: RequestContext, tools: Registry) -> RequestedCall:
         raise InvalidCall(f"the arguments in `params` of `{CALL}` must be an object")
     name = found["name"]
     more = found.get("metadata")
-    key = more.get("idempotency_key") if isinstance(more, dict) else None
-    return RequestedCall(name, whole_numbers(params), key if isinstance(key, str) else "")
+    key = more.get("idempotency_key", "") if isinstance(more, dict) else ""
+    if not isinstance(key, str) or len(key) > LONGEST_KEY or not key.isprintable():
+        raise InvalidCall(f"`idempotency_key` must be a text of 1 to {LONGEST_KEY} printable characters")
+    return RequestedCall(name, whole_numbers(params), key)
 
 
 def named_tool(name: str, tools: Registry) -> str | None:

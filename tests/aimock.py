@@ -60,14 +60,23 @@ class Aimock(NamedTuple):
 
 
 @contextmanager
-def running() -> Iterator[Aimock]:
-    """A server for as long as the block runs; the npm package is installed once into a checkout that may be written."""
+def running(*, config: Path | None = None) -> Iterator[Aimock]:
+    """A server for as long as the block runs; the npm package is installed once into a checkout that may be written.
+
+    Args:
+        config: A configuration of several services, such as A2A agents, in place of the models of `FIXTURES`.
+    """
     with ExitStack() as stack:
         cache = CACHE
         if not cache.is_dir() and not os.access(CHECKOUT, os.W_OK):
             cache = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aimock-"))) / "installed"
-        command = [str(NODE / "bin" / "node"), str(_installed(cache) / "dist" / "cli.js")]
-        options = ["--port", "0", "--fixtures", str(FIXTURES), "--strict", "--validate-on-load"]
+        program = "cli.js" if config is None else "aimock-cli.js"
+        command = [str(NODE / "bin" / "node"), str(_installed(cache) / "dist" / program)]
+        options = ["--port", "0"]
+        if config is None:
+            options += ["--fixtures", str(FIXTURES), "--strict", "--validate-on-load"]
+        else:
+            options += ["--config", str(config)]
         process = stack.enter_context(
             subprocess.Popen(
                 [*command, *options],

@@ -308,6 +308,14 @@ async def test_if_no_agent_can_be_used_the_last_failure_names_the_others(tmp_pat
         assert [each["agent"] for each in result.meta["failover"]] == ["first"]
 
 
+async def test_a_variable_that_a_preferred_agent_lacks_is_named(tmp_path):
+    agents = {"first": {"card": "http://127.0.0.1:1"}, "second": {"card": "https://${NOWHERE_SET}"}}
+    document = PREFERRED | {"input_schema": {"type": "object"}}
+    async with opened(tmp_path, agents, [document]) as tools:
+        result = await tools.call("plus", {})
+        assert (result.outcome, "NOWHERE_SET" in result.message) == (Outcome.UNAVAILABLE, True)
+
+
 def test_an_unknown_preferred_agent_is_reported_with_its_place(tmp_path):
     runtime = opened(tmp_path, {"first": {"card": "https://a.example"}}, [PREFERRED])
     (problem,) = runtime.problems

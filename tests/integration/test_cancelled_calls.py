@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import exec_tools
+from a2a_agents import agent_in_a_thread
 from http_servers import serving
 from in_memory import runtime_of
 from live_tools import live_runtime, live_tool, open_files
@@ -146,6 +147,25 @@ def test_mcp_over_http():
 
 def test_mcp_over_stdio():
     asyncio.run(cancel_calls_of(sdk_server()))
+
+
+def test_a2a(tmp_path):
+    arrived = 0
+
+    async def never(_turn):
+        nonlocal arrived
+        arrived += 1
+        await asyncio.Event().wait()
+
+    slow = {"name": "slow", "limits": LIMITS, "a2a": {"agent": "crm", "tool": "note"}}
+    with agent_in_a_thread(never) as agent:
+        project = {"project": "p", "sources": ["slow.json"], "agents": {"crm": {"card": agent.base}}}
+        (tmp_path / "slow.json").write_text(json.dumps(slow), encoding="utf-8")
+        (tmp_path / "toolcrib.yaml").write_text(json.dumps(project), encoding="utf-8")
+        runtime = Runtime.open(tmp_path, index=False, strict=True)
+        asyncio.run(run_and_close(runtime, "slow", lambda count: arrived == count))
+        states = [*agent.store.states.values()]
+        assert states == ["TASK_STATE_CANCELED"] * ROUNDS * AT_ONCE
 
 
 def test_client():

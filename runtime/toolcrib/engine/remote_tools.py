@@ -171,10 +171,11 @@ async def _tool(engine: Engine, server: Server, tool: str) -> Descriptor:
 
 
 async def _agent(engine: Engine, name: str) -> Server:
-    # A directory may list it.
-    if name not in engine.servers:
-        await engine.read_directories()
     agents = agents_of(engine.servers)
+    # A directory may list it.
+    if name not in agents:
+        await engine.read_directories()
+        agents = agents_of(engine.servers)
     if name not in agents:
         named = ", ".join(f"`{each}`" for each in agents) or "none"
         hint = did_you_mean(name, agents) or f"the agents are: {named}"

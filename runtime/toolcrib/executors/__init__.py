@@ -280,11 +280,15 @@ class Executors:
             return None if hasattr(executor, "lacks") else ()
         remote = self.remote_of(mode, tool.name, tool.bindings[mode])
         try:
-            names: tuple[str, ...] | None = said(tool, None if remote is None else servers.get(remote.server))
+            lists: list[tuple[str, ...] | None] = [
+                said(tool, servers.get(name)) for name in (("",) if remote is None else remote.servers)
+            ]
         except Exception as error:  # noqa: BLE001 -- third-party code may raise anything
             self._give_up(mode, f"`required_variables` failed: {_error_text(error)}")
             return None
-        return names
+        known = [names for names in lists if names is not None]
+        together = dict.fromkeys(name for names in known for name in names)
+        return tuple(together) if len(known) == len(lists) else None
 
     def may_complete(self, mode: str) -> bool:
         """Whether binding a tool in a mode may complete its schemas."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import NotReady
 from toolcrib.core.model import JSON, NOTHING
-from toolcrib.core.server_config import Server, place_of_server
+from toolcrib.core.server_config import SEPARATOR, Server, place_of_server
 from toolcrib.core.text import in_one_line
 from toolcrib.core.user_folders import working_folder
 
@@ -376,7 +376,9 @@ class Trust:
 
     def is_home(self, server: str, workspace: Workspace) -> bool:
         """Whether a server belongs to a workspace, so that trust in the workspace covers the server."""
-        home = self.contents.servers.get(server)
+        homes = self.contents.servers
+        # What a directory lists belongs to its workspace, also before the directory was read.
+        home = homes.get(server) or homes.get(server.rpartition(SEPARATOR)[0])
         return home is not None and bool(home.file) and self.workspace_of(home.file) == workspace
 
     def trusts_settings(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from a2a.helpers import new_text_part
 from a2a.types import TaskState
 
 from a2a_agents import INTEGERS, agent_in_a_thread
+from http_servers import answered_by, answering
 
 
 async def note(turn):
@@ -151,3 +153,23 @@ def test_an_agent_is_no_server_to_import_from(run):
     done = run("import", "mcp", "crm", "--out", "written")
     assert done.exit_code == 2
     assert "`crm` is an A2A agent, not an MCP server" in done.stderr
+
+
+def test_commands_know_the_agents_of_a_directory(run, write, agent):
+    cards = json.dumps([{"name": "crm", "card": agent.base}]).encode()
+    plus = {"name": "plus", "a2a": {"prefer": ["team__crm", "team__crm2"], "tool": "add"}}
+    with answered_by(answering(body=cards)) as server:
+        team = {"directory": f"{server.origin}/cards.json", "import": True, "hosts": ["127.0.0.1"]}
+        project = {"project": "p", "sources": ["plus.json"], "agents": {"team": team}}
+        write({"toolcrib.yaml": json.dumps(project), "plus.json": json.dumps(plus)})
+        listed = run("list")
+        assert "agent `team`: not queried" in listed.stderr
+        assert "cannot be used" not in listed.stderr
+        tools = [line.split()[:2] for line in run("remote", "list").stdout.splitlines()]
+        assert tools == [["team__crm", name] for name in ("add", "note", "ask")]
+        called = run("remote", "call", "team__crm", "add", "a:=1", "b:=2")
+        assert json.loads(called.stdout) == {"sum": 3}
+        assert "did you mean `team__crm`" in run("remote", "call", "team", "add").stderr
+        assert "team__crm: 3 tools, new" in run("lock").stdout
+        assert run("lock", "--check").exit_code == 0
+        assert re.search(r"team +a2a .* 1 agent ", run("doctor").stdout)

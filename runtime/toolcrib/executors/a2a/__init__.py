@@ -94,20 +94,23 @@ class A2aExecutor:
         return problems
 
     def lacks(self, descriptor: Descriptor, _base: str) -> str:
-        """Which variables of the agent, or whether the extra `a2a`, is missing; empty if nothing is."""
-        block: Any = descriptor.bindings[AGENT_MODE]
-        agent = None if self.world is None else self.world.servers.get(block["agent"])
-        if self.world is None or agent is None:
+        """Which variables of the agents, or whether the extra `a2a`, is missing; empty if nothing is."""
+        world, block = self.world, descriptor.bindings[AGENT_MODE]
+        if world is None or not isinstance(block, dict):
             return ""
-        missing = missing_variables(agent.texts(), "", self.world.secrets)
-        if not missing and find_spec("a2a") is not None:
-            return ""
-        from toolcrib.servers.a2a.agents import check_ready  # noqa: PLC0415 -- listing tools must start fast
+        for name in _named_agents(block):
+            agent = world.servers.get(name)
+            if agent is None:
+                continue
+            missing = missing_variables(agent.texts(), "", world.secrets)
+            if not missing and find_spec("a2a") is not None:
+                continue
+            from toolcrib.servers.a2a.agents import check_ready  # noqa: PLC0415 -- listing tools must start fast
 
-        try:
-            check_ready(agent, self.world.secrets, reads=False)
-        except NotReady as error:
-            return str(error)
+            try:
+                check_ready(agent, world.secrets, reads=False)
+            except NotReady as error:
+                return str(error)
         return ""
 
     def required_variables(self, _descriptor: Descriptor, server: Server | None) -> tuple[str, ...] | None:

@@ -20,7 +20,7 @@ from live_tools import live_runtime, live_tool, open_files
 from mcp_calling import Calling, http_server, over_http
 from mcp_sdk_server import sdk_server
 from sampling import THOROUGH
-from toolcrib import Executors, Outcome, RealClock, Registry, Runtime
+from toolcrib import CallFinished, Executors, Outcome, RealClock, Registry, Runtime
 from toolcrib.core.process_tree import children_of
 
 AT_ONCE = 10 if THOROUGH else 3
@@ -163,9 +163,18 @@ def test_a2a(tmp_path):
         (tmp_path / "slow.json").write_text(json.dumps(slow), encoding="utf-8")
         (tmp_path / "toolcrib.yaml").write_text(json.dumps(project), encoding="utf-8")
         runtime = Runtime.open(tmp_path, index=False, strict=True)
+        reported = set()
+
+        def note(event):
+            if isinstance(event, CallFinished) and event.result.meta.get("warnings"):
+                reported.add(event.result.meta["remote"]["task_id"])
+
+        runtime.observe(note)
         asyncio.run(run_and_close(runtime, "slow", lambda count: arrived == count))
-        states = [*agent.store.states.values()]
-        assert states == ["TASK_STATE_CANCELED"] * ROUNDS * AT_ONCE
+        states = agent.store.states
+        assert len(states) == ROUNDS * AT_ONCE
+        # The SDK's server sometimes does not answer a cancellation in time, which the call then reports.
+        assert {task for task, state in states.items() if state != "TASK_STATE_CANCELED"} <= reported
 
 
 def test_client():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import zipfile
 from pathlib import Path
 
@@ -31,8 +32,8 @@ PAGES = [
 def test_every_block_of_a_page_does_what_the_page_says(name, tmp_path, page_environment):
     folder = tmp_path / "empty"
     folder.mkdir()
-    if "packs/retail" in (ROOT / name).read_text(encoding="utf-8"):
-        (folder / "packs").symlink_to(ROOT / "packs")
+    if '"packs/retail"' in (ROOT / name).read_text(encoding="utf-8"):  # no link: pages write packs
+        shutil.copytree(ROOT / "packs" / "retail", folder / "packs" / "retail")
     assert run_page(ROOT / name, folder, page_environment)
 
 

@@ -1870,7 +1870,9 @@ class Engine:
             why = check.unmet(card) if card.requires else ""
             if why or not executors.checks_machine(card.mode):
                 return why
-            return self._lacks(self.registry[card.name])
+            tool = self.registry[card.name]
+            # A list gives the line of the tool: to find those of its keys, its file would be parsed for each tool.
+            return self._lacks(tool._replace(origin=tool.origin._replace(locate=lambda _pointer: (0, 0))))
 
         def why_unable(name: str) -> str:
             card = self.registry.cards.get(name)

@@ -39,7 +39,7 @@ async def main() -> None:
     card = AgentCard(name="noop", capabilities=AgentCapabilities(streaming=True))
     handler = DefaultRequestHandler(agent_executor=NoOp(), task_store=InMemoryTaskStore(), agent_card=card)
     app = Starlette(routes=create_jsonrpc_routes(handler, "/a2a"))
-    listening = socket.socket()
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio does not set TCP_NODELAY
     listening.bind(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(app, log_level="error", lifespan="off", http="httptools", timeout_keep_alive=600)

@@ -155,6 +155,15 @@ class Talk:
         """Ctrl-C, or another signal."""
         self._process.send_signal(number)
 
+    def rest(self) -> str:
+        """All that it has shown, with what was not read before."""
+        while select.select([self._master], [], [], 0)[0]:
+            try:
+                self.screen += os.read(self._master, 65536).decode()
+            except OSError:  # the other end is closed
+                break
+        return self.screen
+
     def ended(self) -> int:
         """Wait for the end, and give the exit code."""
         return self._process.wait(timeout=60)

@@ -83,7 +83,7 @@ def test_lists_ask_nobody(ask):
     for words, last in ((("list",), "1 tool"), (("show", "send"), "parameters"), (("cost",), "tokens")):
         with ask(*words) as shown:
             assert "Trust it?" not in shown.until(last)
-            assert shown.ended() == 0
+            assert shown.ended() == 0, shown.rest()
 
 
 def test_trust_asks_for_what_it_shows(ask):

@@ -7,7 +7,6 @@ import pty
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -96,8 +95,8 @@ class Talk:
     ) -> None:
         self.screen = ""
         self._master, slave = pty.openpty()
-        paths = [str(installed), *filter(None, map(os.path.abspath, sys.path))]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TERM": "dumb", "NO_COLOR": "1"}
+        # Not what tests of this process have put on its path, such as distributions that are broken on purpose.
+        environment = {**os.environ, "PYTHONPATH": str(installed), "TERM": "dumb", "NO_COLOR": "1"}
         environment |= variables
         self._process = subprocess.Popen(
             toolcrib_command(verb, *words),

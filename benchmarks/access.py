@@ -80,13 +80,14 @@ def rows(rounds: int = 60) -> Iterator[Row]:
             (f"mocked call, decided among {MANY:,} rules", f"among {FEW} rules", many, few, 1.5),
         ):
             # A goal of a few per cent is less than what other load does to a round, so it takes many short ones.
-            parts = 10 if goal < STRICT else 1
+            calls, many_rounds = (CALLS // 20, rounds * 200) if goal < STRICT else (CALLS, rounds)
             times = interleaved(
                 {
-                    "ours": a_round(loop, partial(one.call, "pay", ARGUMENTS), CALLS // parts),
-                    "base": a_round(loop, partial(other.call, "pay", ARGUMENTS), CALLS // parts),
+                    "ours": a_round(loop, partial(one.call, "pay", ARGUMENTS), calls),
+                    "base": a_round(loop, partial(other.call, "pay", ARGUMENTS), calls),
                 },
-                rounds * parts,
+                many_rounds,
+                collect_every=many_rounds // rounds,
             )
             yield Row(measure, base, times["ours"], times["base"], goal)
     loop.close()

@@ -14,6 +14,8 @@ from typing import Literal, NamedTuple
 
 RESAMPLES = 2_000
 
+MANY_ROUNDS = 1_000
+
 STRICT = 1.3
 """A goal below this is judged by the interval of the ratio and needs at least `STRICT_ROUNDS`."""
 
@@ -100,14 +102,23 @@ class Leftovers(NamedTuple):
         return f"{self.measure}: {told} left: {'missed' if any(self.counts.values()) else 'reached'}"
 
 
-def interleaved(contenders: Mapping[str, Round], rounds: int) -> dict[str, list[float]]:
-    """Name -> seconds of each round. The first round is a warm-up and not counted."""
+def interleaved(
+    contenders: Mapping[str, Round], rounds: int, *, collect_every: int = 1
+) -> dict[str, list[float]]:
+    """Name -> seconds of each round. The first round is a warm-up and not counted.
+
+    Args:
+        contenders: What is compared.
+        rounds: Number of rounds.
+        collect_every: Number of rounds between two garbage collections; short rounds need one less often.
+    """
     times: dict[str, list[float]] = {name: [] for name in contenders}
     names = list(contenders)
     for number in range(rounds + 1):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            gc.collect()
+            if number % collect_every == 0:
+                gc.collect()
             took = contenders[name]()
             if number:
                 times[name].append(took)
@@ -119,8 +130,9 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
     chance = random.Random(1)
     pairs = list(zip(ours, theirs, strict=True))
     each = [mine / other for mine, other in pairs]
-    found = sorted(_of_medians(chance.choices(pairs, k=len(pairs))) for _ in range(RESAMPLES))
-    low, high = found[int(RESAMPLES * 0.025)], found[int(RESAMPLES * 0.975)]
+    resamples = RESAMPLES if len(pairs) <= MANY_ROUNDS else RESAMPLES // 10  # each takes long enough then
+    found = sorted(_of_medians(chance.choices(pairs, k=len(pairs))) for _ in range(resamples))
+    low, high = found[int(resamples * 0.025)], found[int(resamples * 0.975)]
     return Ratio(_of_medians(pairs), min(each), max(each), low, high)
 
 

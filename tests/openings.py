@@ -66,9 +66,9 @@ class InterruptedStart(Documents):
         return super().open()
 
 
-def _interrupted(*values: str | int) -> InterruptedStart:
+def _interrupted(text: str, parent: int, deadly: bool, changed: bool) -> InterruptedStart:
     os.kill(os.getpid(), signal.SIGINT)
-    return InterruptedStart(*values)  # type: ignore[arg-type] # as they were
+    return InterruptedStart(text, parent, deadly, changed)
 
 
 async def _end(call: Call) -> Result:

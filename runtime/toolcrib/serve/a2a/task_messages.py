@@ -1,4 +1,4 @@
-"""What a message of a peer asks for, and what it is told of the result (`urn:toolcrib:a2a:tool-descriptors:v1`)."""
+"""The tool call that a message of a peer requests, and the parts of the answer (`urn:toolcrib:a2a:tool-descriptors:v1`)."""
 
 from __future__ import annotations
 

@@ -322,12 +322,10 @@ class PolledConnection(ABC):
         told = any(name in ("cache-control", "expires") for name, _value in response.headers)
         unchanged = response.status == 304
         if told or not unchanged:
-            fresh = freshness(request, response, self._clock.now()) or {}
-            lifetime, age = fresh.get("lifetime"), fresh.get("age")
-            left: Any = (lifetime or 0) - (age or 0) if told else SOFT_AGE  # type: ignore[operator]
+            fresh: Mapping[str, Any] = freshness(request, response, self._clock.now()) or {}
+            left = (fresh.get("lifetime") or 0) - (fresh.get("age") or 0) if told else SOFT_AGE
             self._lifetime = min(max(float(left), _SHORTEST), HARD_AGE)
-            validators: Any = fresh.get("validators") or {}
-            self._validators = validators or (self._validators if unchanged else {})
+            self._validators = fresh.get("validators") or (self._validators if unchanged else {})
 
     def _publish(self, catalogue: Catalogue, lifetime: float) -> None:
         """Use a catalogue from now on, for some seconds."""

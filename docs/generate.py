@@ -106,7 +106,26 @@ returns one of these:
 
 Without a client, every call is deferred. In a conversation with a model, a deferred call is listed in
 `Conversation.pending` under the same `id`, with `consent`, `message`, `categories` and `timeout` in its `details`. The caller
-that continues the conversation provides a result, an error or a refusal."""
+that continues the conversation provides a result, an error or a refusal.
+
+A tool with `requires` exists only in sessions whose client has announced all the capabilities in the list: other sessions do
+not list it, and a call ends `unavailable` with the code `capability_missing`. `replaces` and `pre_approved` are independent of
+each other: the first hides another tool where this one exists, the second lets an agent call it without asking a person.
+In Python, announce the capabilities of your client yourself. `replaced` also has names that are no tools here: a foreign
+agent may have a tool of its own under such a name.
+
+```python
+from toolcrib import Runtime
+
+
+async def session_of(runtime: Runtime) -> None:
+    tools = runtime.registry.for_client(["client.fs.read_text_file", "client.terminal"])
+    print([card.name for card in tools.query()])
+    print(tools.replaced)  # name -> the tool that replaces it
+    print(tools.pre_approved)  # called without asking
+    session = runtime.session(registry=tools, client=client)
+    await session.call("read_in_editor", {"path": "/home/ada/notes.txt"})
+```"""
 
 PYTHON_NOTE = (
     "Guide: [from a function to a server](../how-to/from-a-function-to-a-server.md). How annotations, docstrings and classes "
@@ -535,6 +554,12 @@ FINER = (
 FINER_CODES = (
     ("disabled", "unavailable", "The tool is disabled or hidden in the project or by a profile."),
     ("not_in_toolset", "unavailable", "The tool is not in the active toolset."),
+    (
+        "capability_missing",
+        "unavailable",
+        "The client of the session has not announced a capability that the tool needs (`client.requires`).",
+    ),
+    ("replaced", "unavailable", "A tool of the client replaces this one in the session (`client.replaces`)."),
     ("closed", "unavailable", "No tool is offered because the project file has errors."),
     ("not_bound", "unavailable", "The tool cannot be bound in its mode."),
     ("access_rule", "denied", "A rule of `access` refuses the call, or asks a person (`needs_approval`)."),

@@ -1522,8 +1522,9 @@ class Engine:
     def chain_for(self, tool: Descriptor) -> BoundChain:
         """Return the chain of a descriptor; chains of the runtime's own registry are built once."""
         table = self._table
-        # A session may have another tool of the same name: compare identity, not the name.
-        if table.registry.get(tool.name) is not tool:
+        # A session may have another tool of the same name: compare identity, not the name. It may also offer a tool
+        # that the runtime hides, whose chain in the table refuses every call.
+        if table.registry.get(tool.name) is not tool or table.registry.hidden(tool.name) is not None:
             return self._chain(tool)
         chain = table.chains.get(tool.name)
         if chain is None:

@@ -63,6 +63,7 @@ class Card(NamedTuple):
         capabilities: What its calls use outside the program.
         requires: What must be present where it runs, each with its kind: `platform linux`, `package pandas>=2`,
             `command git`, `tool get_order`, `environment DATABASE_URL`.
+        conditions: What a mode needs of the client, each after the name of its mode: `client client.terminal`.
         source: Its file, as the user named it.
         line: First line of its document, 1-based.
         pack: Name of its pack; empty outside packs.
@@ -85,6 +86,7 @@ class Card(NamedTuple):
     arguments: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
     source: str = ""
     line: int = 0
     pack: str = ""
@@ -118,6 +120,7 @@ def card_of(tool: "Descriptor") -> Card:
         tuple(properties) if isinstance(properties, dict) else (),
         tool.capabilities,
         _requires(tool),
+        tuple(f"{mode} {name}" for mode in tool.bindings for name in required_of_client(tool, mode)),
         origin.source,
         origin.line,
         origin.pack,
@@ -137,6 +140,18 @@ def _requires(tool: "Descriptor") -> tuple[str, ...]:
         *(f"tool {name}" for name in tools),
         *(f"environment {name}" for name in environment),
     )
+
+
+CAPABILITIES = ("client.fs.read_text_file", "client.fs.write_text_file", "client.terminal")
+"""What a client can announce, in the terms of the Agent Client Protocol."""
+
+
+def required_of_client(tool: "Descriptor", mode: str) -> tuple[str, ...]:
+    """The capabilities that the client must announce so that a tool exists in a mode."""
+    block = tool.bindings.get(mode)
+    said = block.get("requires") if isinstance(block, Mapping) else None
+    # Blocks of other distributions may use the key for something else.
+    return tuple(name for name in said if name in CAPABILITIES) if isinstance(said, list) else ()
 
 
 def flags_of(card: Card) -> list[str]:
@@ -328,7 +343,8 @@ class HiddenReason(NamedTuple):
     """Why a tool that exists is not offered.
 
     Attributes:
-        code: `disabled`, `not_in_toolset`, `denied` by access, or `closed` if no tool is offered at all.
+        code: `disabled`, `not_in_toolset`, `capability_missing` at the client, `replaced` by a tool of the client,
+            `denied` by access, or `closed` if no tool is offered at all.
         message: The reason, with the setting and its place.
         place: The place of the setting; empty if unknown.
     """
@@ -370,6 +386,8 @@ class VisibilityFilter(NamedTuple):
         toolsets: The known toolsets, by name.
         closed: Why no tool is offered at all, code `closed`; None if some may be.
         access: Why access denies a tool to the caller who looks; None if it denies nothing.
+        announced: The capabilities that the client of the session has announced.
+        replaced: Name of a tool -> the tool of the client that replaces it.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -377,11 +395,13 @@ class VisibilityFilter(NamedTuple):
     toolsets: Mapping[str, "Toolset"] = NO_TOOLSETS
     closed: HiddenReason | None = None
     access: Look | None = None
+    announced: frozenset[str] = frozenset()
+    replaced: Mapping[str, str] = MappingProxyType({})
 
     @property
     def is_everything(self) -> bool:
-        """Whether nothing can be hidden."""
-        return not self.rules and self.toolset is None and self.closed is None and self.access is None
+        """Whether nothing can be hidden, except tools that need a capability of the client."""
+        return not (self.rules or self.replaced or self.toolset or self.closed or self.access)
 
     def hidden(
         self,
@@ -396,7 +416,7 @@ class VisibilityFilter(NamedTuple):
 
         Args:
             name: Name of the tool.
-            cards: The cards by name. Only rules with a flag and access look at them.
+            cards: The cards by name.
             tools: The tools by name, for access.
         """
         if self.closed is not None:
@@ -411,9 +431,29 @@ class VisibilityFilter(NamedTuple):
             at = f" ({place})" if place else ""
             message = f"`{name}` is not in the active toolset `{self.toolset.name}`{at}"
             return HiddenReason("not_in_toolset", message, place)
+        if disabled is None:
+            disabled = self._unannounced(name, cards)
         if disabled is None and self.access is not None:
             return self.access(cards[name], lambda: tools[name])
         return disabled
+
+    def _unannounced(self, name: str, cards: Mapping[str, Card]) -> HiddenReason | None:
+        """Why a tool does not exist for the client of the session; None if it does."""
+        card = cards.get(name)
+        if card is not None and card.conditions:
+            needed = [text.partition(" ")[2] for text in card.conditions if text.startswith(f"{card.mode} ")]
+            missing = [capability for capability in needed if capability not in self.announced]
+            if missing:
+                listed = " and ".join(f"`{capability}`" for capability in missing)
+                message = f"`{name}` needs {listed}, which the client has not announced ({card.place()})"
+                return HiddenReason("capability_missing", message, card.place())
+        if name in self.replaced:
+            by = self.replaced[name]
+            place = cards[by].place() if by in cards else ""
+            return HiddenReason(
+                "replaced", f"`{name}` is replaced by `{by}` in this session ({place})", place
+            )
+        return None
 
 
 def _disabled(name: str, glob: str, rule: Rule) -> HiddenReason:

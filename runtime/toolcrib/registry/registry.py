@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, did_you_mean
 from toolcrib.core.model import Descriptor, Toolset
 from toolcrib.registry.catalog import (
+    CAPABILITIES,
     Card,
     HiddenReason,
     Hit,
@@ -42,10 +43,11 @@ _MOST_DERIVATIVES = 64
 class _SharedLookups:
     """Lookup tables that registries with the same names and cards share; the first use computes them."""
 
-    __slots__ = ("aliases", "finder", "names")
+    __slots__ = ("aliases", "conditional", "finder", "names")
 
     def __init__(self) -> None:
         self.aliases: Mapping[str, str] | None = None
+        self.conditional: bool | None = None
         self.names: Mapping[str, str] | None = None
         self.finder: SearchIndex | None = None
 
@@ -267,6 +269,38 @@ class Registry(Mapping[str, Descriptor]):
         """A new registry that offers what access lets a caller see, replacing the caller before; None for everyone."""
         return self._derived(offer=self._offer._replace(access=look))
 
+    def for_client(self, announced: Iterable[str]) -> Registry:
+        """A new registry with the tools that exist for a client, replacing the capabilities of the client before.
+
+        Args:
+            announced: What the client can do: `client.fs.read_text_file`, `client.fs.write_text_file`, `client.terminal`.
+
+        Raises:
+            ConfigurationError: A capability is unknown.
+        """
+        capabilities = frozenset(announced)
+        for name in sorted(capabilities.difference(CAPABILITIES)):
+            known = ", ".join(f"`{each}`" for each in CAPABILITIES)
+            hint = did_you_mean(name, CAPABILITIES) or f"use one of {known}"
+            raise ConfigurationError(f"unknown capability `{name}`", code="unknown_capability", hint=hint)
+        without = self._offer._replace(announced=capabilities, replaced=MappingProxyType({}))
+        there = self._derived(offer=without)
+        replaced = {block["replaces"]: tool.name for tool, block in _of_client(there) if "replaces" in block}
+        return self._derived(offer=without._replace(replaced=MappingProxyType(replaced)))
+
+    @property
+    def replaced(self) -> Mapping[str, str]:
+        """Name -> the tool of the client that replaces it, in a registry of `for_client`.
+
+        A name that is no tool of the registry belongs to an agent that has a tool of its own under this name.
+        """
+        return self._offer.replaced
+
+    @property
+    def pre_approved(self) -> tuple[str, ...]:
+        """The offered tools of the client that are called without asking a person, sorted."""
+        return tuple(tool.name for tool, block in _of_client(self) if block.get("pre_approved"))
+
     def with_toolsets(self, toolsets: Iterable[Toolset]) -> Registry:
         """A new registry with these toolsets, replacing the known ones, for `within` and for queries."""
         known = MappingProxyType({toolset.name: toolset for toolset in toolsets})
@@ -330,7 +364,7 @@ class Registry(Mapping[str, Descriptor]):
     def select(self, *, hidden: bool = False, **filters: Unpack[Filters]) -> list[Descriptor]:
         """The matching tools, sorted by name; like `query`, but with descriptors."""
         # The common case in a server: no filter, so no card is needed.
-        if not filters and (hidden or self._offer.is_everything):
+        if not filters and (hidden or self._offers_everything()):
             return self._tools.all()
         return [self[card.name] for card in self.query(hidden=hidden, **filters)]
 
@@ -391,7 +425,7 @@ class Registry(Mapping[str, Descriptor]):
 
     def _test(self, filters: Filters, *, hidden: bool) -> Callable[[Card], bool] | None:
         test = matches_filters(**filters, toolsets=self.toolsets)
-        if hidden or self._offer.is_everything:
+        if hidden or self._offers_everything():
             return test
         offered = self._offered()
         if test is None:
@@ -401,9 +435,14 @@ class Registry(Mapping[str, Descriptor]):
     def _offered(self) -> Collection[str]:
         """The names of the offered tools, computed once."""
         if self._shown is None:
-            everything = self._offer.is_everything
+            everything = self._offers_everything()
             self._shown = self if everything else {name for name in self if self.hidden(name) is None}
         return self._shown
+
+    def _offers_everything(self) -> bool:
+        if self._known.conditional is None:
+            self._known.conditional = any(card.conditions for card in self._cards.all())
+        return self._offer.is_everything and not self._known.conditional
 
     def _derived(
         self,
@@ -429,6 +468,15 @@ class Registry(Mapping[str, Descriptor]):
         known: _SharedLookups,
     ) -> None:
         self._tools, self._cards, self._offer, self._known, self._shown = tools, cards, offer, known, None
+
+
+def _of_client(registry: Registry) -> Iterator[tuple[Descriptor, Mapping[str, Any]]]:
+    """The offered tools that need a capability of the client, each with the block of its mode."""
+    for card in registry.query():
+        if any(text.startswith(f"{card.mode} ") for text in card.conditions):
+            tool = registry[card.name]
+            block: Any = tool.bindings[card.mode or ""]
+            yield tool, block
 
 
 def _check_globs(globs: object) -> None:

@@ -32,6 +32,7 @@ def faults(block, **more):
         {"consent": {"required": True, "message": "May I?", "decline_strategy": "retry"}},
         {"timeout": "24h", "categories": ["a", "b"]},
         {"consent": {"decline_strategy": "fallback"}, "fallback": None},
+        {"requires": ["client.terminal"], "replaces": "Bash", "pre_approved": False},
     ],
 )
 def test_a_right_block_has_no_problem(block):
@@ -53,12 +54,23 @@ def test_a_right_block_has_no_problem(block):
         ({"timeout": "0s"}, "out_of_range", "/client/timeout"),
         ({"timeout": "25h"}, "out_of_range", "/client/timeout"),
         ({"categories": "location"}, "wrong_type", "/client/categories"),
+        ({"requires": ["client.fs.read_textfile"]}, "not_allowed", "/client/requires/0"),
+        ({"requires": []}, "wrong_value", "/client/requires"),
+        ({"requires": ["client.terminal", "client.terminal"]}, "wrong_value", "/client/requires"),
+        ({"replaces": "Read"}, "needless_key", "/client/replaces"),
+        ({"pre_approved": False}, "needless_key", "/client/pre_approved"),
+        ({"requires": ["client.terminal"], "replaces": "locate"}, "not_allowed", "/client/replaces"),
         ({"fallback": 1}, "needless_key", "/client/fallback"),
         ({"consent": {"decline_strategy": "retry"}, "fallback": 1}, "needless_key", "/client/fallback"),
     ],
 )
 def test_a_wrong_block_is_refused_at_its_place(block, code, pointer):
     assert (code, pointer) in faults(block)
+
+
+def test_a_misspelt_capability_gets_the_right_name():
+    (problem,) = read({"name": "locate", "client": {"requires": ["client.fs.read_textfile"]}}).problems
+    assert "client.fs.read_text_file" in problem.hint
 
 
 def test_a_fallback_that_does_not_fit_is_refused_at_its_place():

@@ -85,6 +85,15 @@ def check_block(tool: Descriptor) -> Iterator[Problem]:
         yield Problem(code="out_of_range", message=message, pointer="/client/timeout", hint=hint)
     if terms.falls_back:
         yield from _check_fallback(tool, terms)
+    for key in ("replaces", "pre_approved"):
+        if key in block and "requires" not in block:
+            message = f"`{key}` has no effect without `requires`"
+            hint = f"name what the client must announce in `requires`, or remove `{key}`"
+            yield Problem(code="needless_key", message=message, pointer=f"/client/{key}", hint=hint)
+    if block.get("replaces") == tool.name:
+        message = f"`{tool.name}` cannot replace itself"
+        hint = "name the tool that this one replaces, or remove `replaces`"
+        yield Problem(code="not_allowed", message=message, pointer="/client/replaces", hint=hint)
 
 
 def _check_fallback(tool: Descriptor, terms: ClientTerms) -> Iterator[Problem]:

@@ -277,6 +277,7 @@ class ExpressionCompiler:
 
 INSTEAD: Mapping[str, str] = {
     "attr": "`a.name` or `a['name']`",
+    "combine": "`merge`",
     "count": "`length`, or `count_of(value)` for equal elements",
     "d": "`default`",
     "dictsort": "`items` and `sort`",

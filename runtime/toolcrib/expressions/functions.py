@@ -417,6 +417,41 @@ def count_up(start: JSON, stop: JSON = None, step: JSON = 1) -> JSON:
     return list(numbers)
 
 
+@_function("flatten")
+def flatten(items: JSON) -> JSON:
+    """A list in which each element that is a list is replaced by its elements, one level deep."""
+    flat: list[JSON] = []
+    for item in _list("flatten", items):
+        # Checked at each step: a list of 10,000 references to one long list would fill the memory first.
+        if isinstance(item, list):
+            flat += item
+        else:
+            flat.append(item)
+        bounded_list(flat)
+    return flat
+
+
+@_function("merge", 2, most=None)
+def merge(*objects: JSON) -> JSON:
+    """An object with the keys of several objects; of equal keys, the last value. Nested objects are not merged."""
+    merged: dict[str, JSON] = {}
+    for each in objects:
+        merged |= _object("merge", each)
+        if len(merged) > MOST_ITEMS:
+            raise ExpressionError(f"the result of `merge` would exceed {MOST_ITEMS:,} keys")
+    return merged
+
+
+@_function("omit", 2, most=None)
+def omit(value: JSON, *names: JSON) -> JSON:
+    """An object without these keys, given one by one or as a list; a key that it does not have is ignored."""
+    kept = dict(_object("omit", value))
+    for name in names:
+        for key in name if isinstance(name, list) else [name]:
+            kept.pop(_text("omit", key), None)
+    return kept
+
+
 @_function("default", 2, goes="no")
 def default(value: JSON, instead: JSON) -> JSON:
     """The value, or a replacement if it is `none`. Read a key that may be missing with `a['key']`."""

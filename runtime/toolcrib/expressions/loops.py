@@ -1,4 +1,4 @@
-"""Compile `for_each` loops over lists.
+"""Compile `for_each` loops over lists. A list of loops is nested: `for_each: [{order: ...}, {item: "{{ order.items }}"}]`.
 
 A mapping is a `for_each` form if it has `for_each` and otherwise only `let`, `where`, `value`, `sum` and `key`; any other
 mapping is data.
@@ -18,6 +18,9 @@ from toolcrib.expressions.expression import RESERVED, compile_condition
 from toolcrib.expressions.operators import add, is_number
 from toolcrib.expressions.structures import Rendering, compile_value, with_location
 from toolcrib.expressions.values import CountedScope, Run, Scope, StepBudget, kind, shortened
+
+MOST_LOOPS = 16
+"""The largest number of loops that one `for_each` nests."""
 
 FORM = frozenset({"for_each", "let", "where", "value", "sum", "key"})
 """The keys of a form."""
@@ -71,15 +74,23 @@ class Loop(NamedTuple):
         lists: One closure per variable that returns its list.
         lets: Name -> closure, evaluated in each iteration.
         where: Filters the iterations; None for all.
+        around: The loop in whose iterations it runs; None if it is the outermost.
     """
 
     names: tuple[str, ...]
     lists: tuple[Run, ...]
     lets: Mapping[str, Run]
     where: Run | None
+    around: Loop | None = None
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """All names that an iteration defines, from the outermost loop inwards."""
+        outer = () if self.around is None else self.around.variables
+        return (*outer, *self.names, *self.lets)
 
     def turns(self, scope: Scope, *, keeps: bool = True) -> Iterator[LoopScope]:
-        """Yield the scope of each iteration. It is the same object each time, so use it before the next one.
+        """Yield the scope of each iteration. Use it before the next one, which may change it.
 
         Args:
             scope: The scope around the loop.
@@ -88,6 +99,13 @@ class Loop(NamedTuple):
         Raises:
             ExpressionError: A value is not a list, or the lists differ in length or are too long.
         """
+        if self.around is None:
+            yield from self._turns(scope, keeps=keeps)
+            return
+        for outer in self.around.turns(scope, keeps=keeps):
+            yield from self._turns(outer, keeps=keeps)
+
+    def _turns(self, scope: Scope, *, keeps: bool) -> Iterator[LoopScope]:
         sides = [_list(name, run(scope)) for name, run in zip(self.names, self.lists, strict=True)]
         if len(sides) > 1:
             check_lengths(self.names, sides)
@@ -123,7 +141,7 @@ def check_lengths(names: tuple[str, ...], sides: list[list[JSON]]) -> None:
 
 def collect_records(loop: Loop) -> Run:
     """Collect a list of objects with all variables and lets of the loop."""
-    names = (*loop.names, *loop.lets)
+    names = loop.variables
     return lambda scope: [{name: turn[name] for name in names} for turn in loop.turns(scope)]
 
 
@@ -186,7 +204,7 @@ class LoopForm(NamedTuple):
 
     def outside(self, used: frozenset[str]) -> frozenset[str]:
         """The outer names that the loop and its body read, given the names that the body reads."""
-        return self.used | (used - {*self.loop.names, *self.loop.lets})
+        return self.used | (used - {*self.loop.variables})
 
     def check_used(self, used: frozenset[str], problems: list[Problem]) -> None:
         """Report lets that nothing reads."""
@@ -247,12 +265,14 @@ def read_loop(
         problems: Receives every problem.
         pointer: The pointer of the mapping.
     """
-    around: dict[str, Collection[str] | None] = _with_keys(names)
-    lists = _lists(block["for_each"], around, problems, f"{pointer}/for_each")
-    used = {name for made in lists.values() for name in made.names}
-    inner = around | {
-        name: None if made.keys is None else made.keys.below(None) for name, made in lists.items()
-    }
+    inner = _with_keys(names)
+    used: set[str] = set()
+    levels: list[dict[str, Rendering]] = []
+    for place, level in _levels(block["for_each"], problems, f"{pointer}/for_each"):
+        lists = _lists(level, inner, problems, place)
+        used.update(*(made.names for made in lists.values()))
+        inner |= {name: None if made.keys is None else made.keys.below(None) for name, made in lists.items()}
+        levels.append(lists)
     idle: dict[str, str] = {}
     lets: dict[str, Run] = {}
     for name, value in _entries(block.get("let"), f"{pointer}/let", problems).items():
@@ -261,18 +281,34 @@ def read_loop(
         made = compile_value(value, inner, problems, place, forms=True)
         used |= made.names
         lets[name] = made.run
-        inner = inner | {name: made.keys}
+        inner |= {name: made.keys}
         idle[name] = place
     where = None
     if "where" in block:
         condition, read = compile_test(block["where"], inner, problems, f"{pointer}/where")
         where, used = condition, used | read
     idle = {name: place for name, place in idle.items() if name not in used}
-    loop = Loop(tuple(lists), tuple(made.run for made in lists.values()), lets, where)
-    return LoopForm(loop, inner, frozenset(used - lists.keys() - lets.keys()), idle)
+    *outer, last = levels
+    around = None
+    for lists in outer:
+        around = Loop(tuple(lists), tuple(made.run for made in lists.values()), {}, None, around)
+    loop = Loop(tuple(last), tuple(made.run for made in last.values()), lets, where, around)
+    return LoopForm(loop, inner, frozenset(used.difference(loop.variables)), idle)
+
+
+def _levels(block: JSON, problems: list[Problem], pointer: str) -> list[tuple[str, JSON]]:
+    """The loops of a `for_each` with their pointers, outermost first: one, or several nested ones."""
+    if isinstance(block, list) and block:
+        if len(block) > MOST_LOOPS:
+            message = f"`for_each` nests at most {MOST_LOOPS} loops, not {len(block):,}"
+            problems.append(Problem(code="invalid_for_each", message=message, pointer=pointer))
+            block = block[:MOST_LOOPS]
+        return [(f"{pointer}/{index}", level) for index, level in enumerate(block)]
+    return [(pointer, block)]
 
 
 def _with_keys(names: Collection[str]) -> dict[str, Collection[str] | None]:
+    """A copy of the names with the keys of their values."""
     return dict(names) if isinstance(names, Mapping) else dict.fromkeys(names)
 
 

@@ -14,7 +14,7 @@ from toolcrib.core.model import Schema
 from toolcrib.core.schemas import Kind, with_blocks, with_mode_references
 from toolcrib.expressions.expression import RESERVED
 from toolcrib.expressions.jmespath_queries import functions as functions_of_jmespath
-from toolcrib.expressions.loops import FORM
+from toolcrib.expressions.loops import FORM, MOST_LOOPS
 from toolcrib.http.headers import FORBIDDEN
 from toolcrib.loading import editor_patterns
 from toolcrib.loading.scenarios.assertions import (
@@ -171,6 +171,15 @@ def _refer(name: str) -> dict[str, Any]:
     return {"$ref": _place(name)}
 
 
+_LISTS: Final[dict[str, Any]] = {
+    "type": "object",
+    "minProperties": 1,
+    "propertyNames": _refer("name"),
+    "additionalProperties": _refer("list"),
+}
+"""The lists of one loop: name -> list."""
+
+
 def _within(name: str, text: str, *keys: dict[str, Any]) -> dict[str, Any]:
     """The form of values whose texts have a given form at any depth."""
     return {
@@ -201,10 +210,9 @@ def _forms() -> Mapping[str, Any]:
         "loop": {
             "properties": {
                 "for_each": {
-                    "type": "object",
-                    "minProperties": 1,
-                    "propertyNames": _refer("name"),
-                    "additionalProperties": _refer("list"),
+                    "if": {"type": "array"},
+                    "then": {"minItems": 1, "maxItems": MOST_LOOPS, "items": _LISTS},
+                    "else": _LISTS,
                 },
                 "let": {
                     "type": "object",

@@ -37,6 +37,14 @@ def made(form, **args):
         ),
         ({"let": {"y": "{{ x + 1 }}"}, "where": "{{ y == 2 }}", "value": "{{ x }}"}, [1]),
         ({"value": {"for_each": {"y": "{{ args.xs }}"}, "sum": "{{ x * y }}"}}, [18, 6, 12]),
+        (
+            {"for_each": [{"x": "{{ args.xs }}"}, {"y": "{{ range(x) }}"}], "value": "{{ x * 10 + y }}"},
+            [30, 31, 32, 10, 20, 21],
+        ),
+        (
+            {"for_each": [{"x": [2]}, {"y": "{{ args.ys }}"}, {"z": [1]}]},
+            [{"x": 2, "y": y, "z": 1} for y in "abc"],
+        ),
     ],
 )
 def test_a_form_makes_what_it_says(form, value):
@@ -110,6 +118,16 @@ def test_loops_of_a_let_and_of_a_guard_may_use_the_same_name():
             {"a": [0] * 101},
             "exceed 10,000 elements",
         ),
+        (
+            {"for_each": [{"x": "{{ args.a }}"}, {"y": "{{ args.a }}"}]},
+            {"a": [0] * 101},
+            "exceed 10,000 elements",
+        ),
+        (
+            {"for_each": [{"x": "{{ args.a }}"}, {"y": "{{ x }}"}]},
+            {"a": [[1], None]},
+            "needs a list for `y`, not none",
+        ),
     ],
 )
 def test_what_a_loop_can_not_go_through_is_a_bug_of_the_mock(form, args, words):
@@ -125,7 +143,15 @@ def test_what_a_loop_can_not_go_through_is_a_bug_of_the_mock(form, args, words):
         ("{for_each: {x: 1}}", ("invalid_for_each", "/mock/result/for_each/x")),
         ("{for_each: {x: text}}", ("invalid_for_each", "/mock/result/for_each/x")),
         ("{for_each: {}}", ("invalid_for_each", "/mock/result/for_each")),
-        ("{for_each: [1]}", ("invalid_for_each", "/mock/result/for_each")),
+        ("{for_each: [1]}", ("invalid_for_each", "/mock/result/for_each/0")),
+        ("{for_each: []}", ("invalid_for_each", "/mock/result/for_each")),
+        ("{for_each: [{x: [1]}, {}]}", ("invalid_for_each", "/mock/result/for_each/1")),
+        ("{for_each: [{x: [1]}, {x: [1]}]}", ("name_taken", "/mock/result/for_each/1/x")),
+        ("{for_each: [{y: ['{{ x }}']}, {x: [1]}]}", ("unknown_name", "/mock/result/for_each/0/y/0")),
+        (
+            f"{{for_each: [{', '.join(f'{{x{n}: [1]}}' for n in range(17))}]}}",
+            ("invalid_for_each", "/mock/result/for_each"),
+        ),
         ("{for_each: {x: [1]}, let: [1]}", ("invalid_for_each", "/mock/result/let")),
         ("{for_each: {x: [1]}, sum: 1, value: 1}", ("invalid_for_each", "/mock/result")),
         ("{for_each: {x: [1]}, key: a}", ("invalid_for_each", "/mock/result")),
@@ -162,3 +188,29 @@ def test_where_and_value_are_those_of_python(numbers, least):
         "value": "{{ y }}",
     }
     assert made(form, xs=numbers, least=least) == [number * number for number in numbers if number >= least]
+
+
+@given(st.lists(st.lists(st.integers(), max_size=4), max_size=6), st.integers(-3, 3))
+def test_nested_loops_are_those_of_a_comprehension(lists, least):
+    form = {
+        "for_each": [{"xs": "{{ args.lists }}"}, {"x": "{{ xs }}"}],
+        "let": {"n": "{{ xs | length }}"},
+        "where": "{{ x > args.least }}",
+        "value": ["{{ x }}", "{{ n }}"],
+    }
+    expected = [[x, len(xs)] for xs in lists for x in xs if x > least]
+    assert made(form, lists=lists, least=least) == expected
+
+
+def test_nested_loops_of_effects_read_an_inner_list_when_its_turn_comes():
+    block = """
+        effects:
+        - for_each: [{reader: "{{ store.readers | keys }}"}, {loan: "{{ store.readers[reader].loans }}"}]
+          do:
+          - {insert: log, value: {reader: "{{ reader }}", isbn: "{{ loan.isbn }}"}}
+          - {increment: "readers[reader].balance"}
+        result: "{{ store.log | values | pluck('isbn') }}"
+    """
+    ended = played(block)
+    assert ended.value == ["b1", "b2", "b1"]
+    assert ended.changed["readers"]["ann"]["balance"] == 5.5

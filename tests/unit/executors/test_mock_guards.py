@@ -51,6 +51,44 @@ def test_a_guard_may_ask_for_each_element_and_the_first_that_is_true_answers():
     ]
 
 
+def test_checks_of_one_loop_go_element_by_element_and_separate_guards_rule_by_rule():
+    rules = (
+        '{if: "{{ not book }}", error: "{{ isbn }} unknown"}',
+        '{if: "{{ book.copies == 0 }}", error: "{{ isbn }} lent"}',
+    )
+    loop = 'for_each: {isbn: "{{ args.isbns }}"}, let: {book: "{{ store.books[isbn] }}"}'
+    by_element = f"guard: [{{{loop}, checks: [{', '.join(rules)}]}}]\nresult: fine"
+    by_rule = f"guard: [{', '.join(f'{{{loop}, {rule[1:]}' for rule in rules)}]\nresult: fine"
+    given = [{"isbns": ["b2", "x"]}, {"isbns": ["x", "b2"]}, {"isbns": ["b1"]}, {"isbns": []}]
+    assert [result.message or result.value for result in played(by_element, *given).results] == [
+        "b2 lent",
+        "x unknown",
+        "fine",
+        "fine",
+    ]
+    first, *rest = [result.message or result.value for result in played(by_rule, *given).results]
+    assert (first, rest) == ("x unknown", ["x unknown", "fine", "fine"])
+
+
+def test_checks_may_hold_a_loop_of_their_own():
+    block = """
+        guard:
+        - for_each: {who: "{{ args.who }}"}
+          checks:
+          - {if: "{{ who not in store.readers }}", error: "{{ who }} unknown"}
+          - for_each: {loan: "{{ store.readers[who].loans }}"}
+            if: "{{ loan.days > 5 }}"
+            error: "{{ who }} is late with {{ loan.isbn }}"
+        result: fine
+    """
+    given = [{"who": ["bob", "ann"]}, {"who": ["bob", "eve", "ann"]}, {"who": ["bob"]}]
+    assert [result.message or result.value for result in played(block, *given).results] == [
+        "ann is late with b2",
+        "eve unknown",
+        "fine",
+    ]
+
+
 @pytest.mark.parametrize(
     ("value", "passes"),
     [
@@ -124,6 +162,10 @@ def test_a_guard_below_one_that_may_be_false_can_be_reached():
         "{error: a}",
         '{if: "{{ args.x }}", error: a, let: {b: 1}}',
         '{if: "{{ args.x }}", error: a, where: b}',
+        '{checks: [{if: "{{ args.x }}", error: a}]}',
+        "{for_each: {x: [1]}, checks: []}",
+        '{for_each: {x: [1]}, if: "{{ x }}", checks: [{if: "{{ x }}", error: a}]}',
+        '{for_each: {x: [1]}, error: a, checks: [{if: "{{ x }}", error: a}]}',
     ],
 )
 def test_a_guard_has_if_and_error(guard):
@@ -141,6 +183,14 @@ def test_a_guard_has_if_and_error(guard):
         (
             "{for_each: {x: '{{ args.l }}'}, if: '{{ 1 > 2 }}', error: '{{ x }}'}",
             [("constant_condition", "/0/if")],
+        ),
+        (
+            "{for_each: {x: '{{ args.l }}'}, checks: [{if: '{{ x }}', error: a}, {if: '{{ x }}', error: b}]}",
+            [("unreachable_guard", "/0/checks/1")],
+        ),
+        (
+            "{for_each: {x: '{{ args.l }}'}, checks: [{if: '{{ true }}', error: a}, {if: '{{ y }}', error: b}]}",
+            [("unknown_name", "/0/checks/1/if"), ("unreachable_guard", "/0/checks/1")],
         ),
         ("{for_each: {x: '{{ args.l }}'}, if: '{{ true }}', error: '{{ x }}'}", []),
         (

@@ -58,6 +58,12 @@ MEANINGS = [
     ("o | length", 2),
     ("t | length", 14),
     ("zip(names, [1, 2, 3, 4])", [["b", 1], ["a", 2], ["B", 3], ["a", 4]]),
+    ("[[1], [], [[2]], 3, 'ab'] | flatten", [1, [2], 3, "ab"]),
+    ("[] | flatten", []),
+    ("o | merge({'y': 3, 'z': none}, {'z': 4})", {"x": 1, "y": 3, "z": 4}),
+    ("o | omit('x', 'nope')", {"y": [2]}),
+    ("o | omit(['x', 'y'])", {}),
+    ("o | omit([])", {"x": 1, "y": [2]}),
     ("range(3)", [0, 1, 2]),
     ("range(3, 0, -1)", [3, 2, 1]),
     ("range(1, 4)", [1, 2, 3]),
@@ -135,6 +141,16 @@ FAULTS = [
     ("names | keys", "needs an object, not a list"),
     ("5 | length", "needs a list, an object or a string"),
     ("zip(names, [1])", "equal length, not 4 and 1"),
+    ("o | flatten", "`flatten` needs a list, not an object"),
+    ("[many, [1, 2]] | flatten", "10,000 elements"),
+    ("o | merge", "2 or more values"),
+    ("o | merge(names)", "`merge` needs an object, not a list"),
+    ("nothing | merge(o)", "`merge` needs an object, not none"),
+    ("o | combine(o)", "write `merge`"),
+    ("o | omit", "2 or more values"),
+    ("names | omit('a')", "`omit` needs an object, not a list"),
+    ("o | omit(1)", "`omit` needs a string, not a number"),
+    ("o | omit(['x', none])", "`omit` needs a string, not none"),
     ("range(10001)", "at most 10,000"),
     ("range(0, 10 ** 30)", "at most 10,000"),
     ("range(0, 1, 0)", "step"),
@@ -250,3 +266,15 @@ def test_no_text_makes_arith_fail_with_anything_but_its_own_error(source):
         evaluate("x | arith", {"x": source})
     except ExpressionError as error:
         assert error.message  # noqa: PT017
+
+
+OBJECTS = st.dictionaries(st.sampled_from("abcde"), st.integers(), max_size=5)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(OBJECTS, OBJECTS, st.lists(st.sampled_from("abcxyz"), max_size=3))
+def test_merge_and_omit_are_those_of_python_and_change_nothing(left, right, names):
+    scope = {"left": dict(left), "right": dict(right), "names": names}
+    assert list(evaluate("left | merge(right)", scope).items()) == list({**left, **right}.items())
+    assert evaluate("left | omit(names)", scope) == {k: v for k, v in left.items() if k not in names}
+    assert (scope["left"], scope["right"]) == (left, right)

@@ -560,8 +560,9 @@ class Guard(NamedTuple):
     Attributes:
         pointer: JSON Pointer of the guard.
         test: The condition under which the guard refuses the call.
-        failing: The error that it returns then.
-        loop: The `for_each` loop in which the test runs; None to run it once.
+        failing: The error that it returns then; None for a guard with `checks`.
+        loop: The `for_each` loop in which it is evaluated; None to evaluate it once.
+        checks: The guards that are evaluated instead of the test, in order.
         names: The names of the scope that the guard reads.
         settled: The constant value of the test; None if it depends on the call.
         asks: The names that the test reads.
@@ -569,8 +570,9 @@ class Guard(NamedTuple):
 
     pointer: str
     test: Run
-    failing: ErrorTemplate
+    failing: ErrorTemplate | None
     loop: Loop | None
+    checks: tuple[Guard, ...]
     names: frozenset[str]
     settled: bool | None
     asks: frozenset[str]
@@ -582,20 +584,30 @@ class Guard(NamedTuple):
             ExpressionError: The mock is wrong.
         """
         if self.loop is None:
-            return self.failing.answer(scope) if self.test(scope) else None
+            return self._judge(scope)
         try:
             for turn in self.loop.turns(scope):
-                if self.test(turn):
-                    return self.failing.answer(turn)
+                refusal = self._judge(turn)
+                if refusal is not None:
+                    return refusal
         except ExpressionError as error:
             raise (error if error.pointer else error.under(self.pointer)) from None
+        return None
+
+    def _judge(self, scope: Scope) -> Result | None:
+        if self.failing is not None:
+            return self.failing.answer(scope) if self.test(scope) else None
+        for check in self.checks:
+            refusal = check.judge(scope)
+            if refusal is not None:
+                return refusal
         return None
 
 
 def compile_guards(
     block: Sequence[dict[str, Any]], pointer: str, names: Names, problems: list[Problem]
 ) -> list[Guard]:
-    """Compile a `guard` list; problems are added to `problems`."""
+    """Compile a `guard` or `checks` list; problems are added to `problems`."""
     guards = [_guard(entry, f"{pointer}/{index}", names, problems) for index, entry in enumerate(block)]
     problems += [
         constant_condition("the guard never refuses", f"{guard.pointer}/if")
@@ -656,15 +668,28 @@ def _guard(entry: dict[str, Any], pointer: str, names: Names, problems: list[Pro
         kept: dict[str, Any] = {key: entry[key] for key in ("for_each", "let") if key in entry}
         read = read_loop(kept, names, problems, pointer)
     inner: Names = names if read is None else read.inner
-    found = len(problems)
-    test, used = compile_test(entry["if"], inner, problems, f"{pointer}/if")
-    settled = constant_result(test, used, problems, found)
-    failing = compile_error(entry["error"], f"{pointer}/error", inner, problems)
-    asked, used = used, used | failing.names
+    test: Run = _never
+    failing = settled = None
+    asked = frozenset[str]()
+    checks: list[Guard] = []
+    if "checks" in entry:
+        checks = compile_guards(entry["checks"], f"{pointer}/checks", inner, problems)
+        used = frozenset[str]().union(*(check.names for check in checks))
+    else:
+        found = len(problems)
+        test, asked = compile_test(entry["if"], inner, problems, f"{pointer}/if")
+        settled = constant_result(test, asked, problems, found)
+        failing = compile_error(entry["error"], f"{pointer}/error", inner, problems)
+        used = asked | failing.names
     if read is not None:
         read.check_used(used, problems)
         used = read.outside(used)
     # In a loop even a test that is always true refuses nothing if the list is empty.
     if read is not None and settled:
         settled = None
-    return Guard(pointer, test, failing, None if read is None else read.loop, used, settled, asked)
+    loop = None if read is None else read.loop
+    return Guard(pointer, test, failing, loop, tuple(checks), used, settled, asked)
+
+
+def _never(_scope: Scope) -> JSON:
+    return False

@@ -1,11 +1,11 @@
-"""Parse the arguments of a call from the command line: `key=text`, `key:=json`, or a file."""
+"""Arguments of a call on the command line: parse `key=text`, `key:=json` and files, and complete their names."""
 
 from __future__ import annotations
 
 import json
 import math
 
-from toolcrib.core.text import escape_terminal, unique_members
+from toolcrib.core.text import escape_terminal, first_sentence, unique_members
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import click
 
     from toolcrib.core.errors import Problem
-    from toolcrib.core.model import JSON
+    from toolcrib.core.model import JSON, Schema
 
 SHORT, MOST_NESTED = 1000, 32
 """Characters and brackets. A longer or deeper JSON text may exceed a limit of the document reader."""
@@ -61,6 +61,37 @@ def plain_arguments(words: Sequence[str]) -> dict[str, Any] | None:
             return None
     # A repeated key falls back to `read_arguments`, which reports it.
     return arguments if len(arguments) == len(words) else None
+
+
+def complete_argument(schema: Schema, incomplete: str, given: Iterable[str] = ()) -> list[tuple[str, str]]:
+    """Complete the beginning of an argument: its name, or a value that its schema lists.
+
+    Args:
+        schema: Input schema of the tool; None if it is unknown.
+        incomplete: The beginning of the word.
+        given: The other words of the call, whose arguments are not offered again.
+
+    Returns:
+        Each word (`key=`, `key:=` for a list or an object, or `key=value`) with the first sentence of its description.
+    """
+    properties: Any = schema.get("properties", {}) if isinstance(schema, dict) else {}
+    # bash splits words at `=` and `:`, so only the part before them is certain.
+    taken = {word.partition("=")[0].rstrip(":") for word in given}
+    name, equals, value = incomplete.partition("=")
+    if equals:
+        part = properties.get(name)
+        values: Any = part.get("enum", ()) if isinstance(part, dict) else ()
+        if isinstance(part, dict) and part.get("type") == "boolean":
+            values = ("true", "false")
+        return [(f"{name}={each}", "") for each in values if isinstance(each, str) and each.startswith(value)]
+    found = []
+    for key, part in properties.items():
+        described = part if isinstance(part, dict) else {}
+        # Text, numbers and booleans are coerced; lists and objects are JSON.
+        word = f"{key}{':=' if described.get('type') in ('array', 'object') else '='}"
+        if word.startswith(incomplete) and key not in taken:
+            found.append((word, first_sentence(str(described.get("description", "")))))
+    return found
 
 
 def _split(word: str) -> tuple[str, str, bool] | None:

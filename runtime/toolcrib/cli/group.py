@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from toolcrib import __version__
 from toolcrib.cli import exit_codes
@@ -193,8 +193,40 @@ def exit_through_click(tell: Callable[[], int]) -> NoReturn:
     raise AssertionError("click ends the process")
 
 
+class _Bash(BashComplete):
+    """Bash, which continues `key=` without a blank, and offers names and files together."""
+
+    source_template = BashComplete.source_template.replace(
+        "COMPREPLY+=($value)", 'COMPREPLY+=("$value"); [[ $value == *= ]] && compopt -o nospace'
+    ).replace(
+        "COMPREPLY=()\n            compopt -o default",
+        'compopt -o default\n            [[ $COMPREPLY ]] && COMPREPLY+=($(compgen -f -- "$value"))',
+    )
+
+
+class _Zsh(ZshComplete):
+    """Zsh, which continues `key=` without a blank."""
+
+    source_template = ZshComplete.source_template.replace(
+        '    if [ -n "$completions_with_descriptions" ]',
+        """\
+    local -a described=("${(@M)completions_with_descriptions:#*=:*}")
+    local -a bare=("${(@M)completions:#*=}")
+    completions_with_descriptions=("${(@)completions_with_descriptions:#*=:*}")
+    completions=("${(@)completions:#*=}")
+    [[ -n "$described" ]] && _describe -V unsorted described -U -S ''
+    [[ -n "$bare" ]] && compadd -U -S '' -V unsorted -a bare
+
+    if [ -n "$completions_with_descriptions" ]""",
+        1,
+    )
+
+
+_SHELLS: Mapping[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": FishComplete}
+
+
 @click.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice([*_SHELLS]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the shell completion script.
@@ -202,7 +234,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     For bash: `eval "$(toolcrib completion bash)"` in ~/.bashrc; for zsh the same in ~/.zshrc; for fish:
     `toolcrib completion fish > ~/.config/fish/completions/toolcrib.fish`.
     """
-    maker = get_completion_class(shell)
-    if maker is None:
-        raise AssertionError(f"click completes {shell}")
-    click.echo(maker(ctx.find_root().command, {}, "toolcrib", COMPLETION).source())
+    click.echo(_SHELLS[shell](ctx.find_root().command, {}, "toolcrib", COMPLETION).source())

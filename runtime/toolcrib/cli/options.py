@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.arguments import complete_argument
 from toolcrib.cli.output import plural
 from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.core.errors import ToolcribError, did_you_mean
@@ -179,17 +180,15 @@ def argument_names(ctx: click.Context, _param: click.Parameter, incomplete: str)
         tool = open_offline(_read_options_of(ctx)).registry.get(str(ctx.params.get("name")))
     except ToolcribError:
         tool = None
-    schema = tool.input_schema if tool is not None else None
-    properties: Any = schema.get("properties", {}) if isinstance(schema, dict) else {}
-    found = []
-    for name, part in properties.items():
-        # Text, numbers and booleans are coerced; lists and objects are JSON.
-        kind = part.get("type") if isinstance(part, dict) else None
-        word = f"{name}{':=' if kind in ('array', 'object') else '='}"
-        if word.startswith(incomplete):
-            help_text = str(part.get("description", "")) if isinstance(part, dict) else ""
-            found.append(CompletionItem(word, help=first_sentence(help_text)))
-    return found
+    words: list[str] = [*(ctx.params.get("words") or ())]
+    # bash splits words at `=` and expects what follows it: `unit=me` is `unit`, `=` and `me`. Click drops a last `=`.
+    lead = ""
+    if words[-1:] == ["="] and len(words) > 1:
+        lead = f"{words[-2]}="
+    elif words and not incomplete and "=" not in words[-1] and words[-2:-1] != ["="]:
+        lead = f"{words[-1]}="
+    found = complete_argument(None if tool is None else tool.input_schema, lead + incomplete, words)
+    return [CompletionItem(word.removeprefix(lead), help=about) for word, about in found]
 
 
 words_argument = click.argument(
@@ -199,13 +198,18 @@ words_argument = click.argument(
 
 
 def scenario_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the names of scenarios, and paths."""
+    """Complete the names of scenarios and of tools with examples, and paths."""
     try:
-        scenarios = open_offline(_read_options_of(ctx)).scenarios
+        runtime = open_offline(_read_options_of(ctx))
     except ToolcribError:
-        scenarios = ()
-    names = [each for each in scenarios if each.name.startswith(incomplete)]
-    found = [CompletionItem(each.name, help=first_sentence(each.description)) for each in names]
+        return [CompletionItem(incomplete, type="file")]
+    played = [tool for tool in runtime.registry.values() if tool.examples]
+    names = {each.name: each.description for each in (*runtime.scenarios, *played)}
+    found = [
+        CompletionItem(name, help=first_sentence(about))
+        for name, about in names.items()
+        if name.startswith(incomplete)
+    ]
     return [*found, CompletionItem(incomplete, type="file")]
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from click.shell_completion import ShellComplete
 
@@ -92,8 +96,63 @@ def test_names_of_arguments_are_completed_in_the_form_of_their_type(plan):
     assert completed(["call", "nothing"], "") == []
 
 
+def test_an_argument_that_is_given_is_not_offered_again(plan):
+    assert completed(["call", "plan", "title=x"], "") == [("days:=", "")]
+    # As bash splits it.
+    assert completed(["call", "plan", "title", "=", "x"], "") == [("days:=", "")]
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "offered"),
+    [
+        ([], "unit=", ["unit=metric", "unit=imperial"]),
+        ([], "unit=i", ["unit=imperial"]),
+        (["unit"], "=", ["metric", "imperial"]),
+        (["unit", "="], "m", ["metric"]),
+        ([], "loud=", ["loud=true", "loud=false"]),
+        ([], "town=", []),
+        ([], "nosuch=", []),
+        (["=", "="], "m", []),
+    ],
+    ids=str,
+)
+def test_values_that_a_schema_lists_are_completed(words, incomplete, offered, write):
+    properties = (
+        "{unit: {enum: [metric, imperial, 1]}, loud: {type: boolean}, town: {type: string}, odd: true}"
+    )
+    write(
+        {
+            "descriptors/t.tool.yaml": f"name: t\ninput_schema: {{properties: {properties}}}\nmock: {{result: 1}}\n"
+        }
+    )
+    assert [value for value, _help in completed(["call", "t", *words], incomplete)] == offered
+
+
+def test_bash_offers_what_the_command_line_completes(plan, write):
+    write(
+        {"descriptors/s.scenario.yaml": "scenario: trip\nsteps: [{call: plan, args: {title: a, days: []}}]\n"}
+    )
+    write({"tr.scenario.yaml": ""})
+    program = Path(sys.executable).with_name("toolcrib")
+    script = f"""
+        compopt() {{ echo "$@"; }}
+        eval "$({program} completion bash)"
+        COMP_WORDS=(toolcrib call plan ti) COMP_CWORD=3; _toolcrib_completion {program}; echo "${{COMPREPLY[@]}}"
+        COMPREPLY=() COMP_WORDS=(toolcrib run tr) COMP_CWORD=2; _toolcrib_completion {program}; echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert done.stdout.splitlines() == ["-o nospace", "title=", "-o default", "trip tr.scenario.yaml"]
+    assert done.stderr == ""
+
+
+def test_zsh_leaves_no_blank_after_the_name_of_an_argument(toolcrib):
+    assert "compadd -U -S '' -V unsorted -a bare" in toolcrib("completion", "zsh").stdout
+
+
 def test_names_of_scenarios_are_completed_beside_paths(plan, write):
     write(
         {"descriptors/s.scenario.yaml": "scenario: trip\nsteps: [{call: plan, args: {title: a, days: []}}]\n"}
     )
     assert [value for value, _help in completed(["run"], "tr")] == ["trip"]
+    write({"descriptors/t.tool.yaml": "name: tram\nexamples: [{args: {}}]\nmock: {result: 1}\n"})
+    assert [value for value, _help in completed(["run"], "tr")] == ["trip", "tram"]

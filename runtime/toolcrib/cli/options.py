@@ -203,8 +203,8 @@ def scenario_names(ctx: click.Context, _param: click.Parameter, incomplete: str)
         runtime = open_offline(_read_options_of(ctx))
     except ToolcribError:
         return [CompletionItem(incomplete, type="file")]
-    played = [tool for tool in runtime.registry.values() if tool.examples]
-    names = {each.name: each.description for each in (*runtime.scenarios, *played)}
+    names = {each.name: each.description for each in runtime.scenarios}
+    names |= {tool.name: tool.description for tool in runtime.registry.values() if tool.examples}
     found = [
         CompletionItem(name, help=first_sentence(about))
         for name, about in names.items()

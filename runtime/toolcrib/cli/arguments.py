@@ -63,7 +63,9 @@ def plain_arguments(words: Sequence[str]) -> dict[str, Any] | None:
     return arguments if len(arguments) == len(words) else None
 
 
-def complete_argument(schema: Schema, incomplete: str, given: Iterable[str] = ()) -> list[tuple[str, str]]:
+def complete_argument(
+    schema: Schema | None, incomplete: str, given: Iterable[str] = ()
+) -> list[tuple[str, str]]:
     """Complete the beginning of an argument: its name, or a value that its schema lists.
 
     Args:

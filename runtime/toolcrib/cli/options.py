@@ -547,6 +547,20 @@ def known_servers(reading: ReadOptions) -> list[str]:
         return []
 
 
+NO_SOURCES = "there is no project here, and no folder `descriptors` or `packs`"
+"""Why nothing is read where `has_no_sources`."""
+
+
+def has_no_sources(runtime: Runtime) -> bool:
+    """Whether no source was named, and neither a project nor a default folder exists."""
+    from toolcrib.engine.open_project import DEFAULT_PATHS  # noqa: PLC0415 -- as above
+
+    # Paths on the command line are checked before, and a project names its folders itself.
+    return runtime.project is None and [(each.code, each.source) for each in runtime.problems] == [
+        ("path_not_found", DEFAULT_PATHS[0])
+    ]
+
+
 def print_why_closed(runtime: Runtime) -> None:
     """Print on stderr why no tool is offered at all."""
     if runtime.registry.why_closed:

@@ -9,7 +9,15 @@ from typing import NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
-from toolcrib.cli.options import ReadOptions, json_option, passthrough_option, read_options, scenario_names
+from toolcrib.cli.options import (
+    NO_SOURCES,
+    ReadOptions,
+    has_no_sources,
+    json_option,
+    passthrough_option,
+    read_options,
+    scenario_names,
+)
 from toolcrib.cli.output import json_text, plural, problem_lines, write_atomically
 from toolcrib.cli.run_output import (
     GoldenUpdate,
@@ -120,6 +128,11 @@ def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int | Non
     help="Also write the reports as JUnit XML.",
 )
 @click.option(
+    "--no-wall-time",
+    is_flag=True,
+    help="Omit real durations from `--json` and `--junit`, so that equal runs give equal bytes.",
+)
+@click.option(
     "-v",
     "--verbose",
     is_flag=True,
@@ -165,6 +178,7 @@ def command(
     update: bool,
     watch: bool,
     junit: Path | None,
+    no_wall_time: bool,
     verbose: bool,
     quiet: bool,
     slowest: int | None,
@@ -198,6 +212,7 @@ def command(
         update=update,
         fail_fast=fail_fast,
         junit=junit,
+        wall_time=not no_wall_time,
         slowest=slowest or 0,
         verbose=verbose,
         quiet=quiet,
@@ -215,6 +230,7 @@ class _Options(NamedTuple):
     update: bool
     fail_fast: bool
     junit: Path | None
+    wall_time: bool
     slowest: int
     verbose: bool = False
     quiet: bool = False
@@ -324,7 +340,9 @@ def run_once(plan: RunPlan, options: _Options) -> RunRound:
     # Trust is asked for before anything runs: a prompt in the middle would break the progress bar, and worker
     # processes have no terminal.
     plan = plan.agreed(runtime, scenarios)
-    not_run, problems = plan.not_run(runtime), plan.reported(runtime, runtime.problems)
+    nowhere = has_no_sources(runtime)
+    not_run = [] if nowhere else plan.not_run(runtime)
+    problems = [] if nowhere else plan.reported(runtime, runtime.problems)
     print_denied(runtime)
     # Annotations for GitHub contain the problems.
     if options.form != "github":
@@ -369,6 +387,9 @@ def _tell_nothing(runtime: Runtime, plan: RunPlan) -> None:
     if runtime.registry.why_closed:
         click.echo(f"nothing to run: {escape_terminal(runtime.registry.why_closed)}", err=True)
         return
+    if has_no_sources(runtime):
+        click.echo(f"nothing to run: {NO_SOURCES}\n    hint: `toolcrib init` creates a first one", err=True)
+        return
     paths = [target.path for target in plan.targets if target.path]
     places = escape_terminal(", ".join(paths or engine_of(runtime).stock.sources))
     if not plan.filtered:
@@ -384,7 +405,8 @@ def _write_junit(run: _Run, path: Path) -> None:
     # After `--fail-fast`, the scenarios that did not run appear as skipped, so that CI servers keep their
     # history.
     skipped = run.scenarios[len(run.reports) :]
-    text = junit_text(run.reports, skipped, run.problems, run.not_run, duration=run.duration)
+    duration = run.duration if run.options.wall_time else None
+    text = junit_text(run.reports, skipped, run.problems, run.not_run, duration=duration)
     try:
         write_atomically(path, text)
     except OSError as error:
@@ -393,7 +415,7 @@ def _write_junit(run: _Run, path: Path) -> None:
 
 def _as_json(run: _Run) -> Iterator[str]:
     yield json_text(
-        run_document(run.reports, run.not_run, run.duration)
+        run_document(run.reports, run.not_run, run.duration if run.options.wall_time else None)
         | {"problems": [problem._asdict() for problem in run.problems]}
         | {"golden": [update._asdict() for update in run.updated]}
     )

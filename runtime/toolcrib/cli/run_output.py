@@ -249,11 +249,11 @@ def _verdict(
 
 
 def run_document(
-    reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], wall_time: float
+    reports: Sequence[ScenarioReport], not_run: Sequence[NotRun], wall_time: float | None
 ) -> dict[str, Any]:
-    """The reports as one JSON document, in which only `wall_time` differs between two runs of the same."""
+    """The reports as one JSON document, in which only `wall_time` differs between two runs of the same; None omits it."""
     calls = results_of(reports)
-    return {
+    document = {
         "passed": sum(report.passed for report in reports),
         "failed": sum(report.failed for report in reports),
         "not_judged": sum(report.verdict == "not judged" for report in reports),
@@ -265,12 +265,11 @@ def run_document(
         "duration": round(sum(report.duration for report in reports), 6),
         "scenarios": [report.as_json() for report in reports],
         "not_run": [each._asdict() for each in not_run],
-        # All that differs between two runs of the same.
-        "wall_time": {
-            "total": round(wall_time, 6),
-            "scenarios": [round(report.wall_time, 6) for report in reports],
-        },
     }
+    if wall_time is None:
+        return document
+    real = [round(report.wall_time, 6) for report in reports]
+    return document | {"wall_time": {"total": round(wall_time, 6), "scenarios": real}}
 
 
 _FORBIDDEN = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -283,7 +282,7 @@ def junit_text(
     problems: Sequence[Problem] = (),
     not_run: Iterable[NotRun] = (),
     *,
-    duration: float,
+    duration: float | None,
 ) -> str:
     """Format JUnit XML: a suite for each file, a case for each run and for each error of a document.
 
@@ -292,7 +291,7 @@ def junit_text(
         skipped: Scenarios that did not run because an earlier one failed.
         problems: Problems of the documents; only errors become cases.
         not_run: What could not be run; each becomes an error, unless the problems contain it.
-        duration: Duration of the whole run in seconds.
+        duration: Real duration of the whole run in seconds; None omits all real durations.
     """
     # A document with errors is already a case, as a problem.
     known = {(problem.source, problem.line, problem.code) for problem in problems}
@@ -312,12 +311,15 @@ def junit_text(
     # GitLab, Jenkins and GitHub Actions all read this subset of JUnit XML: `file` and `line` are extensions
     # that GitLab uses.
     root = ET.Element("testsuites", {"name": "toolcrib", **_counts([case for _source, case in cases])})
-    root.set("time", _seconds(duration))
+    root.set("time", _seconds(duration or 0))
     for source, inside in sorted(suites.items()):
         told = {"name": _safe(source), "file": _safe(source), **_counts(inside)}
         suite = ET.SubElement(root, "testsuite", told)
         suite.set("time", _seconds(sum(float(case.get("time", "0")) for case in inside)))
         suite.extend(inside)
+    if duration is None:
+        for element in root.iter():
+            element.attrib.pop("time", None)
     ET.indent(root)
     return f"{_DECLARATION}{ET.tostring(root, encoding='unicode')}\n"
 

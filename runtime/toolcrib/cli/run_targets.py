@@ -165,7 +165,7 @@ MOST_NAMES = 10
 def some_names(names: Sequence[str]) -> str:
     """`there are: a, b and 3 more`, for a message."""
     if not names:
-        return "there are none"
+        return "there are no scenarios or examples"
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f"there are: {', '.join(f'`{name}`' for name in names[:MOST_NAMES])}{more}"
 

@@ -13,7 +13,9 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.options import (
+    NO_SOURCES,
     ReadOptions,
+    has_no_sources,
     json_option,
     open_with_servers,
     paths_argument,
@@ -84,7 +86,7 @@ def command(
     ]
     if strict:
         problems = [problem._replace(severity="error") for problem in problems]
-    problems = [*sorted_problems(problems)]
+    problems = [] if has_no_sources(runtime) else [*sorted_problems(problems)]
     for line in _FORMS["json" if as_json else form](problems, runtime):
         click.echo(line)
     errors = [problem.code for problem in problems if problem.severity == "error"]
@@ -170,6 +172,8 @@ def _count(problems: Sequence[Problem]) -> Counter[str]:
 
 
 def _summary(problems: Sequence[Problem], runtime: Runtime) -> str:
+    if has_no_sources(runtime):
+        return f"nothing to validate: {NO_SOURCES}\n    hint: `toolcrib init` creates a first one"
     if not problems and not _is_something(runtime):
         places = escape_terminal(", ".join(engine_of(runtime).stock.sources))
         return f"nothing to validate: no tools, packs or scenarios in {places}"

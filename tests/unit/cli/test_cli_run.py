@@ -116,6 +116,18 @@ def test_json_has_real_times_under_one_key_only(good, toolcrib, document):
     assert json.dumps(first) == json.dumps(second)
 
 
+def test_reports_without_real_times_are_equal_byte_by_byte(good, write, toolcrib):
+    write({"descriptors/aaa.scenario.yaml": BAD})
+    printed, written = set(), set()
+    for jobs in ("1", "2", "1"):
+        printed.add(
+            toolcrib("run", "-j", jobs, "--no-wall-time", "--json", "--junit", "report.xml").stdout_bytes
+        )
+        written.add((good / "report.xml").read_bytes())
+    ((text,), (xml,)) = printed, written
+    assert (b"wall_time" in text, b" time=" in xml) == (False, False)
+
+
 def test_a_seed_stands_in_for_that_of_the_scenarios(good, document):
     assert {report["seed"] for report in document("run", "--seed", "7", "--json")["scenarios"]} == {7}
 
@@ -156,6 +168,23 @@ def test_no_scenario_at_all_says_where_none_was_found(write, toolcrib):
     result = toolcrib("run")
     assert result.exit_code == exit_codes.NOTHING_SELECTED
     assert result.stderr == "nothing to run: no scenarios or examples in descriptors\n"
+
+
+@pytest.mark.parametrize("words", [(), ("--strict",), ("-q",), ("-k", "a"), ("--last-failed",)], ids=str)
+def test_where_there_is_nothing_at_all_the_way_out_is_told(words, write, toolcrib):
+    write({})
+    result = toolcrib("run", *words)
+    assert (result.exit_code, result.stdout) == (exit_codes.NOTHING_SELECTED, "")
+    assert result.stderr.endswith(
+        "nothing to run: there is no project here, and no folder `descriptors` or `packs`\n"
+        "    hint: `toolcrib init` creates a first one\n"
+    )
+
+
+def test_nothing_at_all_is_still_a_json_document(write, document):
+    write({})
+    run = document("run", "--json")
+    assert (run["scenarios"], run["not_run"], run["problems"]) == ([], [], [])
 
 
 def test_nothing_to_run_is_still_a_json_document(write, document):

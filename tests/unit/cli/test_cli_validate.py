@@ -133,12 +133,21 @@ def test_an_annotation_escapes_what_github_would_read_as_its_own():
     )
 
 
-def test_a_folder_that_is_not_there_is_a_problem_with_the_way_out(write, toolcrib):
+@pytest.mark.parametrize("words", [(), ("--strict",), ("--shallow",)], ids=str)
+def test_where_there_is_nothing_to_check_the_way_out_is_told(words, write, toolcrib):
     write({})
+    result = toolcrib("validate", *words)
+    assert (result.exit_code, result.stdout) == (
+        exit_codes.NOTHING_SELECTED,
+        "nothing to validate: there is no project here, and no folder `descriptors` or `packs`\n"
+        "    hint: `toolcrib init` creates a first one\n",
+    )
+
+
+def test_a_folder_that_a_project_names_and_that_is_not_there_is_an_error(write, toolcrib):
+    write({"toolcrib.yaml": "project: p\nsources: [descriptors]\n"})
     result = toolcrib("validate")
-    assert result.exit_code == exit_codes.PROBLEMS
-    assert "path_not_found" in result.stdout
-    assert "`toolcrib init`" in result.stdout
+    assert (result.exit_code, "path_not_found" in result.stdout) == (exit_codes.PROBLEMS, True)
 
 
 def test_what_a_file_holds_can_not_steer_the_terminal(write, on_terminal):

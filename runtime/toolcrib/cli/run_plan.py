@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
 import click
 
-from toolcrib.cli.options import ReadOptions, open_with_servers
+from toolcrib.cli.options import ReadOptions
 from toolcrib.cli.redirected_stdout import redirected_stdout
-from toolcrib.cli.run_targets import RunKey, Target, check_names, names_of, run_key, sources_of, unread
+from toolcrib.cli.run_targets import RunKey, Target, check_names, names_of, open_targets, run_key
 from toolcrib.cli.trust import Consents
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import Problem, ToolcribError
@@ -118,7 +118,7 @@ class RunPlan(NamedTuple):
         """
         consents = self.consents or Consents()
         reading = self.reading._replace(granted=(*self.reading.granted, *consents.granted))
-        runtime = self._opened(reading, consents)
+        runtime = open_targets(reading, self.targets, passthrough=self.passthrough, consents=consents)
         runs = self._runs(runtime)
         stock = engine_of(runtime).stock
         refused = {*stock.refused, *(name for name, _problem in stock.refused_scenarios)}
@@ -154,17 +154,6 @@ class RunPlan(NamedTuple):
         others = engine_of(runtime).stock.unprovided if self.speaker.provider else ()
         there = sorted([*runtime.scenarios, *others, *examples], key=_place)
         return [run for scenario in there for run in self._runs_of(scenario)]
-
-    def _opened(self, reading: ReadOptions, consents: Consents) -> Runtime:
-        """Open the sources of the targets, and those targets that they do not contain."""
-        paths = sources_of(self.targets)
-        runtime = open_with_servers(reading, paths, passthrough=self.passthrough, consents=consents)
-        further = unread(self.targets, [*engine_of(runtime).stock.sources, *paths])
-        if not further:
-            return runtime
-        runtime.close()
-        reading = reading._replace(packs=(*reading.packs, *further))
-        return open_with_servers(reading, paths, passthrough=self.passthrough, consents=consents)
 
     def _chosen(self, scenarios: Iterable[Scenario]) -> list[Scenario]:
         targets = self.targets

@@ -1,4 +1,4 @@
-"""The arguments of `toolcrib run`: what each of them selects, which sources that needs, and the runs that failed last."""
+"""The arguments of `toolcrib run` and `validate`: what each of them selects, which sources that needs, and the runs that failed last."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from typing import NamedTuple
 
 import click
 
+from toolcrib.cli.options import ReadOptions, open_with_servers
 from toolcrib.cli.output import write_atomically
+from toolcrib.cli.trust import Consents
 from toolcrib.core.errors import did_you_mean
 from toolcrib.core.user_folders import CACHE_VARIABLE, cache_folder, why_unused
+from toolcrib.engine import engine_of
 from toolcrib.engine.open_project import DEFAULT_PATHS
+from toolcrib.engine.runtime import Runtime
 from toolcrib.loading.project_discovery import find_project, project_file
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.sources import missing_path_hint, real_path
@@ -116,6 +120,31 @@ def unread(targets: Iterable[Target], sources: Collection[str]) -> tuple[str, ..
     read = [real_path(source) for source in sources]
     paths = dict.fromkeys(target.path for target in targets if target.path and target.is_inner)
     return tuple(path for path in paths if not any(_overlap(real_path(path), each) for each in read))
+
+
+def open_targets(
+    reading: ReadOptions,
+    targets: Iterable[Target],
+    *,
+    passthrough: bool = False,
+    everything: bool = False,
+    consents: Consents | None = None,
+) -> Runtime:
+    """Open the sources of the targets, and those targets that they do not contain; see `open_with_servers`."""
+    targets = tuple(targets)
+    paths = sources_of(targets)
+
+    def opened(reading: ReadOptions) -> Runtime:
+        return open_with_servers(
+            reading, paths, passthrough=passthrough, everything=everything, consents=consents
+        )
+
+    runtime = opened(reading)
+    further = unread(targets, [*engine_of(runtime).stock.sources, *paths])
+    if not further:
+        return runtime
+    runtime.close()
+    return opened(reading._replace(packs=(*reading.packs, *further)))
 
 
 def _overlap(one: Path, other: Path) -> bool:

@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -17,13 +17,13 @@ from toolcrib.cli.options import (
     ReadOptions,
     has_no_sources,
     json_option,
-    open_with_servers,
     paths_argument,
     read_options,
     told_while_waiting,
 )
 from toolcrib.cli.output import json_text, plural, problem_lines
 from toolcrib.cli.redirected_stdout import redirected_stdout
+from toolcrib.cli.run_targets import Target, open_targets
 from toolcrib.cli.trust import trust_hint
 from toolcrib.core.errors import Problem, Severity
 from toolcrib.core.model import Outcome
@@ -66,13 +66,14 @@ def command(
 ) -> None:
     """Check descriptors, packs and scenarios, and test what mocks return.
 
-    Without PATH: the project, or the folders `descriptors` and `packs`. Exits with 1 if there is an error, and with 3 if
-    there is nothing to check.
+    Without PATH: the project, or the folders `descriptors` and `packs`. A part of a project has the tools of the whole
+    project. Exits with 1 if there is an error, and with 3 if there is nothing to check.
     """
     if as_json and form == "github":
         raise click.UsageError("`--json` and `--format github` are two output formats; use only one of them")
+    targets = tuple(map(Target, paths))
     # Locked servers are queried, too, to find out whether they still offer what was locked.
-    runtime = open_with_servers(reading, paths, everything=True)
+    runtime = open_targets(reading, targets, everything=not any(target.is_inner for target in targets))
     engine_of(runtime).trust.told = True  # denials are reported as problems below
     told = [
         *runtime.problems,
@@ -81,25 +82,61 @@ def command(
         *(asyncio.run(_proved(runtime)) if deep else ()),
     ]
     problems = [
-        *(each for each in told if each.code != Untrusted.code),
+        *(each for each in told if each.code != Untrusted.code and _is_selected(each.source, targets)),
         *_untrusted(told, engine_of(runtime).trust.refused),
     ]
     if strict:
         problems = [problem._replace(severity="error") for problem in problems]
     problems = [] if has_no_sources(runtime) else [*sorted_problems(problems)]
-    for line in _FORMS["json" if as_json else form](problems, runtime):
+    checked = _checked(runtime, targets)
+    for line in _FORMS["json" if as_json else form](problems, checked):
         click.echo(line)
     errors = [problem.code for problem in problems if problem.severity == "error"]
     if errors and {*errors} == {Untrusted.code}:
         ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED])
-    if not (problems or _is_something(runtime)):
+    if not problems and checked.why_nothing:
         ctx.exit(exit_codes.NOTHING_SELECTED)
     ctx.exit(exit_codes.PROBLEMS if errors else exit_codes.OK)
 
 
-def _is_something(runtime: Runtime) -> bool:
-    """Whether anything was read."""
-    return bool(runtime.registry or runtime.packs or runtime.scenarios or runtime.servers or runtime.project)
+class _Checked(NamedTuple):
+    """What was checked.
+
+    Attributes:
+        tools: Number of tools.
+        packs: Number of packs.
+        scenarios: Number of scenarios.
+        why_nothing: Why nothing was; empty otherwise.
+    """
+
+    tools: int
+    packs: int
+    scenarios: int
+    why_nothing: str
+
+
+def _checked(runtime: Runtime, targets: Sequence[Target]) -> _Checked:
+    tools, packs, scenarios = (
+        sum(_is_selected(each.origin.source, targets) for each in read)
+        for read in (runtime.registry.values(), runtime.packs, runtime.scenarios)
+    )
+    why = ""
+    if has_no_sources(runtime):
+        why = f"{NO_SOURCES}\n    hint: `toolcrib init` creates a first one"
+    elif not (tools or packs or scenarios or _has_others(runtime, targets)):
+        places = [target.path for target in targets] or engine_of(runtime).stock.sources
+        why = f"no tools, packs or scenarios in {', '.join(places)}"
+    return _Checked(tools, packs, scenarios, escape_terminal(why))
+
+
+def _has_others(runtime: Runtime, targets: Sequence[Target]) -> bool:
+    """Whether a project or servers were read for themselves, and not for the targets."""
+    return bool(runtime.servers or runtime.project) and not any(target.is_inner for target in targets)
+
+
+def _is_selected(source: str, targets: Sequence[Target]) -> bool:
+    """Whether a file is to be checked; the rest of a project is only read for it."""
+    return not (targets and source) or any(target.has(source) for target in targets)
 
 
 def _untrusted(told: Sequence[Problem], refused: Sequence[TrustRequest]) -> Iterator[Problem]:
@@ -137,30 +174,30 @@ def _unbound(runtime: Runtime) -> Iterator[Problem]:
             yield problem.at(tool.origin.source, tool.origin.line, 1)
 
 
-def _as_text(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
+def _as_text(problems: Sequence[Problem], checked: _Checked) -> Iterator[str]:
     yield from problem_lines(problems)
-    yield _summary(problems, runtime)
+    yield _summary(problems, checked)
 
 
-def _as_json(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
+def _as_json(problems: Sequence[Problem], checked: _Checked) -> Iterator[str]:
     document: dict[str, Any] = {
         "problems": [problem._asdict() for problem in problems],
         "errors": _count(problems)["error"],
         "warnings": _count(problems)["warning"],
         "notices": _count(problems)["notice"],
-        "tools": len(runtime.registry),
-        "packs": len(runtime.packs),
-        "scenarios": len(runtime.scenarios),
+        "tools": checked.tools,
+        "packs": checked.packs,
+        "scenarios": checked.scenarios,
     }
     yield json_text(document)
 
 
-def _as_github(problems: Sequence[Problem], runtime: Runtime) -> Iterator[str]:
+def _as_github(problems: Sequence[Problem], checked: _Checked) -> Iterator[str]:
     yield from (annotation(problem) for problem in problems)
-    yield _summary(problems, runtime)
+    yield _summary(problems, checked)
 
 
-_FORMS: Mapping[str, Callable[[Sequence[Problem], Runtime], Iterator[str]]] = {
+_FORMS: Mapping[str, Callable[[Sequence[Problem], _Checked], Iterator[str]]] = {
     "text": _as_text,
     "json": _as_json,
     "github": _as_github,
@@ -171,17 +208,14 @@ def _count(problems: Sequence[Problem]) -> Counter[str]:
     return Counter(problem.severity for problem in problems)
 
 
-def _summary(problems: Sequence[Problem], runtime: Runtime) -> str:
-    if has_no_sources(runtime):
-        return f"nothing to validate: {NO_SOURCES}\n    hint: `toolcrib init` creates a first one"
-    if not problems and not _is_something(runtime):
-        places = escape_terminal(", ".join(engine_of(runtime).stock.sources))
-        return f"nothing to validate: no tools, packs or scenarios in {places}"
+def _summary(problems: Sequence[Problem], checked: _Checked) -> str:
+    if not problems and checked.why_nothing:
+        return f"nothing to validate: {checked.why_nothing}"
     if not problems:
         there = (
-            plural(len(runtime.registry), "tool"),
-            plural(len(runtime.packs), "pack"),
-            plural(len(runtime.scenarios), "scenario"),
+            plural(checked.tools, "tool"),
+            plural(checked.packs, "pack"),
+            plural(checked.scenarios, "scenario"),
         )
         return f"{', '.join(there)}: no problems"
     counts = _count(problems)

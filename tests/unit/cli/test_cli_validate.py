@@ -137,11 +137,45 @@ def test_an_annotation_escapes_what_github_would_read_as_its_own():
 def test_where_there_is_nothing_to_check_the_way_out_is_told(words, write, toolcrib):
     write({})
     result = toolcrib("validate", *words)
-    assert (result.exit_code, result.stdout) == (
-        exit_codes.NOTHING_SELECTED,
+    assert result.exit_code == exit_codes.NOTHING_SELECTED
+    assert result.stdout == (
         "nothing to validate: there is no project here, and no folder `descriptors` or `packs`\n"
-        "    hint: `toolcrib init` creates a first one\n",
+        "    hint: `toolcrib init` creates a first one\n"
     )
+
+
+PARTS = {
+    "toolcrib.yaml": "project: p\nsources: [tools, other]\n",
+    "tools/a.tool.yaml": "name: a\nmock: {result: 1}\n",
+    "other/s.scenario.yaml": "scenario: s\nsteps: [{call: a}]\n",
+    "other/bad.tool.yaml": "name: bad\noops: 1\nmock: {result: 1}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "told"),
+    [
+        ("other/s.scenario.yaml", 0, "0 tools, 0 packs, 1 scenario: no problems"),
+        ("tools", 0, "1 tool, 0 packs, 0 scenarios: no problems"),
+        (
+            "other",
+            1,
+            "other/bad.tool.yaml:2:1: unknown_key: unknown key `oops` (at /oops)\n1 error in 1 file",
+        ),
+        ("other/bad.tool.yaml", 1, "other/bad.tool.yaml:2:1: unknown_key: unknown key `oops`"),
+        ("nothing", 3, "nothing to validate: no tools, packs or scenarios in nothing"),
+    ],
+)
+def test_a_part_of_a_project_is_checked_with_the_tools_of_the_whole(path, code, told, write, toolcrib):
+    (write(PARTS) / "nothing").mkdir()
+    result = toolcrib("validate", path)
+    assert (result.exit_code, result.stdout[: len(told)]) == (code, told)
+
+
+def test_a_scenario_that_no_tool_of_its_project_serves_is_an_error(write, toolcrib):
+    write(PARTS | {"other/s.scenario.yaml": "scenario: s\nsteps: [{call: nosuch}]\n"})
+    result = toolcrib("validate", "other/s.scenario.yaml")
+    assert (result.exit_code, "unknown_tool" in result.stdout) == (exit_codes.PROBLEMS, True)
 
 
 def test_a_folder_that_a_project_names_and_that_is_not_there_is_an_error(write, toolcrib):

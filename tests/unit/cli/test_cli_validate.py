@@ -160,7 +160,7 @@ PARTS = {
         (
             "other",
             1,
-            "other/bad.tool.yaml:2:1: unknown_key: unknown key `oops` (at /oops)\n1 error in 1 file",
+            "other/bad.tool.yaml:2:1: unknown_key: unknown key `oops` (at /oops)\n",
         ),
         ("other/bad.tool.yaml", 1, "other/bad.tool.yaml:2:1: unknown_key: unknown key `oops`"),
         ("nothing", 3, "nothing to validate: no tools, packs or scenarios in nothing"),

@@ -17,8 +17,16 @@ from uuid import uuid4
 import httpx
 from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
 from a2a.helpers import new_data_part
-from a2a.types import Message, Part, Role, SendMessageConfiguration, SendMessageRequest, TaskState
-from google.protobuf.json_format import MessageToDict
+from a2a.types import (
+    Message,
+    Part,
+    Role,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    StreamResponse,
+    TaskState,
+)
+from google.protobuf.json_format import MessageToDict, ParseDict
 from google.protobuf.struct_pb2 import Struct
 
 from toolcrib import CallContext, Partial, Progress, Registry, Runtime
@@ -29,6 +37,23 @@ from toolcrib.serve.http_common.listen_address import ListenAddress
 EXTENSION = "urn:toolcrib:a2a:tool-descriptors:v1"
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 PATIENCE = 60.0
+
+HEADERS = {"content-type": "application/json", "a2a-version": "1.0"}
+
+OPERATIONS = {
+    "CancelTask": ("POST", "/tasks/{task}:cancel"),
+    "CreateTaskPushNotificationConfig": ("POST", "/tasks/{task}/pushNotificationConfigs"),
+    "DeleteTaskPushNotificationConfig": ("DELETE", "/tasks/{task}/pushNotificationConfigs/hook"),
+    "GetExtendedAgentCard": ("GET", "/extendedAgentCard"),
+    "GetTask": ("GET", "/tasks/{task}"),
+    "GetTaskPushNotificationConfig": ("GET", "/tasks/{task}/pushNotificationConfigs/hook"),
+    "ListTaskPushNotificationConfigs": ("GET", "/tasks/{task}/pushNotificationConfigs"),
+    "ListTasks": ("GET", "/tasks"),
+    "SendMessage": ("POST", "/message:send"),
+    "SendStreamingMessage": ("POST", "/message:stream"),
+    "SubscribeToTask": ("POST", "/tasks/{task}:subscribe"),
+}
+"""The operations of A2A 1.0 with their requests of HTTP+JSON (section 5.3)."""
 
 
 def add(a: int, b: int) -> dict[str, int]:
@@ -172,8 +197,30 @@ class ServedAgent:
     ) -> httpx.Response:
         """The answer to a JSON-RPC request, written by hand."""
         body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
-        told = {"content-type": "application/json", "a2a-version": "1.0", **(headers or {})}
-        return await self.http.post(self.url + path, content=json.dumps(body), headers=told)
+        return await self.http.post(
+            self.url + path, content=json.dumps(body), headers={**HEADERS, **(headers or {})}
+        )
+
+    async def rest(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        """The answer to a request of HTTP+JSON, written by hand."""
+        content = None if body is None else json.dumps(body)
+        told = HEADERS if headers is None else headers
+        return await self.http.request(method, f"{self.url}/a2a{path}", content=content, headers=told)
+
+    async def asked(self, binding: str, operation: str, body: Any = None, task: str = "") -> tuple[int, Any]:
+        """The status and the JSON of the answer to an operation, whose result is unwrapped."""
+        if binding == "JSONRPC":
+            answer = await self.rpc(operation, {**(body or {}), **({"id": task} if task else {})})
+            return answer.status_code, answer.json().get("result", answer.json())
+        method, path = OPERATIONS[operation]
+        path = path.format(task=task or "x")
+        if method == "GET" and body:
+            path += "?" + "&".join(f"{key}={json.dumps(value).strip(chr(34))}" for key, value in body.items())
+            body = None
+        answer = await self.rest(method, path, body)
+        return answer.status_code, answer.json()
 
 
 def sent(client: Client, message: Message, *, immediately: bool = False) -> AsyncIterator[Any]:
@@ -211,6 +258,27 @@ async def serving(
         await agent.http.aclose()
         task.cancel()
         await asyncio.wait([task])
+
+
+def events_of(text: str) -> list[Any]:
+    """The events of a stream, parsed by the SDK's types."""
+    found = [json.loads(line.partition(":")[2]) for line in text.splitlines() if line.startswith("data:")]
+    found = [each.get("result", each) for each in found]
+    for each in found:
+        ParseDict(each, StreamResponse())
+    return found
+
+
+def reason_of(answer: Any) -> str:
+    """The `reason` of an error, in either binding (A2A 1.0, sections 9.5 and 11.6)."""
+    error = answer["error"]
+    details = error.get("data") or error["details"]
+    assert all("@type" in each for each in details)
+    detail = details[0]
+    assert detail["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
+    assert detail["domain"] == "a2a-protocol.org"
+    reason: str = detail["reason"]
+    return reason
 
 
 def state_of(task: Any) -> str:

@@ -10,13 +10,23 @@ import json
 import re
 
 import pytest
-from a2a.types import StreamResponse
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToDict
 
-from served_a2a import EXTENSION, Gate, add, count, message_of, runtime_of, serving, text_message
+from served_a2a import (
+    EXTENSION,
+    HEADERS,
+    Gate,
+    add,
+    count,
+    events_of,
+    message_of,
+    reason_of,
+    runtime_of,
+    serving,
+    text_message,
+)
 from toolcrib.serve.a2a import AgentOptions
 
-REST = {"content-type": "application/json", "a2a-version": "1.0"}
 ADD = MessageToDict(message_of("add", {"a": 1, "b": 2}))
 QUIET = AgentOptions(watch=False)
 
@@ -28,58 +38,13 @@ def message(name="add", **changes):
     return {**MessageToDict(message_of(name, params)), **changes}
 
 
-async def rest(agent, method, path, body=None, headers=REST):
-    content = None if body is None else json.dumps(body)
-    return await agent.http.request(method, f"{agent.url}/a2a{path}", content=content, headers=headers)
-
-
-def events_of(text):
-    """The events of a stream, parsed by the SDK's types."""
-    found = [json.loads(line.partition(":")[2]) for line in text.splitlines() if line.startswith("data:")]
-    found = [each.get("result", each) for each in found]
-    for each in found:
-        ParseDict(each, StreamResponse())
-    return found
-
-
 BOTH = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-
-
-async def asked(agent, binding, operation, body, task=""):
-    """The status and the JSON of the answer to an operation, whose result is unwrapped."""
-    if binding == "JSONRPC":
-        told = body if not task else {**(body or {}), "id": task}
-        answer = await agent.rpc(operation, told or {})
-        return answer.status_code, answer.json().get("result", answer.json())
-    method, path = {
-        "CancelTask": ("POST", f"/tasks/{task}:cancel"),
-        "CreateTaskPushNotificationConfig": ("POST", f"/tasks/{task or 'x'}/pushNotificationConfigs"),
-        "GetExtendedAgentCard": ("GET", "/extendedAgentCard"),
-        "GetTask": ("GET", f"/tasks/{task}"),
-        "ListTasks": ("GET", "/tasks"),
-        "SendMessage": ("POST", "/message:send"),
-        "SubscribeToTask": ("POST", f"/tasks/{task}:subscribe"),
-    }[operation]
-    if method == "GET" and body:
-        path += "?" + "&".join(f"{key}={json.dumps(value).strip(chr(34))}" for key, value in body.items())
-        body = None
-    answer = await rest(agent, method, path, body)
-    return answer.status_code, answer.json()
-
-
-def reason_of(answer):
-    """The `reason` of an error, in either binding (9.5, 11.6)."""
-    error = answer["error"]
-    (detail, *_rest) = error.get("data") or error["details"]
-    assert detail["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
-    assert detail["domain"] == "a2a-protocol.org"
-    return detail["reason"]
 
 
 @BOTH
 async def test_3_1_1_a_message_is_answered_by_a_task_with_what_is_required_of_it(binding):
     async with serving(runtime_of(add)) as agent:
-        status, answer = await asked(agent, binding, "SendMessage", {"message": ADD})
+        status, answer = await agent.asked(binding, "SendMessage", {"message": ADD})
         task = answer["task"]
         assert status == 200
         # 4.1.1, 4.1.2, 4.1.9, and 5.5: camelCase names and full names of enums.
@@ -96,21 +61,21 @@ async def test_3_1_1_a_message_is_answered_by_a_task_with_what_is_required_of_it
 @BOTH
 async def test_3_4_1_the_context_of_a_client_is_kept(binding):
     async with serving(runtime_of(add)) as agent:
-        _, answer = await asked(agent, binding, "SendMessage", {"message": message(contextId="mine")})
+        _, answer = await agent.asked(binding, "SendMessage", {"message": message(contextId="mine")})
         assert answer["task"]["contextId"] == "mine"
 
 
 @BOTH
 async def test_3_1_1_a_task_that_has_ended_takes_no_message(binding):
     async with serving(runtime_of(add)) as agent:
-        _, answer = await asked(agent, binding, "SendMessage", {"message": ADD})
+        _, answer = await agent.asked(binding, "SendMessage", {"message": ADD})
         task = answer["task"]
         again = message(taskId=task["id"])
-        _, refused = await asked(agent, binding, "SendMessage", {"message": again})
+        _, refused = await agent.asked(binding, "SendMessage", {"message": again})
         assert reason_of(refused) == "UNSUPPORTED_OPERATION"
         # 3.4.2: a context that is not that of the task is refused.
         other = message(taskId=task["id"], contextId="other")
-        _, refused = await asked(agent, binding, "SendMessage", {"message": other})
+        _, refused = await agent.asked(binding, "SendMessage", {"message": other})
         assert reason_of(refused) == "INVALID_PARAMS"
 
 
@@ -118,10 +83,10 @@ async def test_3_1_1_a_task_that_has_ended_takes_no_message(binding):
 async def test_3_2_2_a_message_waits_for_the_end_of_its_task_unless_it_says_otherwise(binding):
     gate = Gate()
     async with serving(runtime_of(gate.tool())) as agent:
-        waiting = asyncio.create_task(asked(agent, binding, "SendMessage", {"message": message("wait")}))
+        waiting = asyncio.create_task(agent.asked(binding, "SendMessage", {"message": message("wait")}))
         await asyncio.wait_for(gate.entered.wait(), 60)
         at_once = {"message": message("wait"), "configuration": {"returnImmediately": True}}
-        _, answer = await asked(agent, binding, "SendMessage", at_once)
+        _, answer = await agent.asked(binding, "SendMessage", at_once)
         assert answer["task"]["status"]["state"] == "TASK_STATE_WORKING"
         assert not waiting.done()
         gate.opened.set()
@@ -139,7 +104,7 @@ async def test_3_1_2_a_stream_begins_with_the_task_and_closes_at_its_end(binding
         if binding == "JSONRPC":
             answer = await agent.rpc("SendStreamingMessage", body)
         else:
-            answer = await rest(agent, "POST", "/message:stream", body)
+            answer = await agent.rest("POST", "/message:stream", body)
         assert answer.headers["content-type"].startswith("text/event-stream")
         first, *rest_ = events_of(answer.text)
         assert list(first) == ["task"]
@@ -154,14 +119,14 @@ async def test_3_5_2_every_stream_of_a_task_gets_the_same_events_and_ends_alone(
     gate = Gate()
     async with serving(runtime_of(gate.tool())) as agent:
         at_once = {"message": message("wait"), "configuration": {"returnImmediately": True}}
-        _, answer = await asked(agent, "JSONRPC", "SendMessage", at_once)
+        _, answer = await agent.asked("JSONRPC", "SendMessage", at_once)
         id_ = answer["task"]["id"]
         await asyncio.wait_for(gate.entered.wait(), 60)
         path = f"{agent.url}/a2a/tasks/{id_}:subscribe"
 
         async def lines(until=None):
             found = []
-            async with agent.http.stream("POST", path, headers=REST) as stream:
+            async with agent.http.stream("POST", path, headers=HEADERS) as stream:
                 async for line in stream.aiter_lines():
                     if line.startswith("data:"):
                         found.append(json.loads(line[5:]))
@@ -190,24 +155,24 @@ async def test_3_5_2_every_stream_of_a_task_gets_the_same_events_and_ends_alone(
 async def test_3_3_2_an_unknown_task_is_not_found(binding):
     async with serving(runtime_of(add)) as agent:
         for operation in ("GetTask", "CancelTask", "SubscribeToTask"):
-            status, answer = await asked(agent, binding, operation, None, "unknown")
+            status, answer = await agent.asked(binding, operation, None, "unknown")
             assert reason_of(answer) == "TASK_NOT_FOUND"
             if binding == "JSONRPC":
                 assert answer["error"]["code"] == -32001
             else:
                 assert status == answer["error"]["code"] == 404
-        _, answer = await asked(agent, binding, "SendMessage", {"message": message(taskId="unknown")})
+        _, answer = await agent.asked(binding, "SendMessage", {"message": message(taskId="unknown")})
         assert reason_of(answer) == "TASK_NOT_FOUND"
 
 
 @BOTH
 async def test_3_1_5_and_3_1_6_a_task_that_has_ended_is_neither_cancelled_nor_followed(binding):
     async with serving(runtime_of(add)) as agent:
-        _, answer = await asked(agent, binding, "SendMessage", {"message": ADD})
+        _, answer = await agent.asked(binding, "SendMessage", {"message": ADD})
         id_ = answer["task"]["id"]
-        _, refused = await asked(agent, binding, "CancelTask", None, id_)
+        _, refused = await agent.asked(binding, "CancelTask", None, id_)
         assert reason_of(refused) == "TASK_NOT_CANCELABLE"
-        _, refused = await asked(agent, binding, "SubscribeToTask", None, id_)
+        _, refused = await agent.asked(binding, "SubscribeToTask", None, id_)
         assert reason_of(refused) == "UNSUPPORTED_OPERATION"
 
 
@@ -217,33 +182,31 @@ async def test_3_1_4_tasks_are_listed_by_their_last_change_in_pages(binding):
         ids = []
         for number in range(3):
             body = {"message": message(contextId=f"context-{number % 2}")}
-            _, answer = await asked(agent, binding, "SendMessage", body)
+            _, answer = await agent.asked(binding, "SendMessage", body)
             ids.append(answer["task"]["id"])
-        _, page = await asked(agent, binding, "ListTasks", {"pageSize": 2})
+        _, page = await agent.asked(binding, "ListTasks", {"pageSize": 2})
         assert [task["id"] for task in page["tasks"]] == [ids[2], ids[1]]
         assert (page["totalSize"], page["pageSize"]) == (3, 2)
         assert all("artifacts" not in task for task in page["tasks"])
-        _, last = await asked(
-            agent, binding, "ListTasks", {"pageSize": 2, "pageToken": page["nextPageToken"]}
-        )
+        _, last = await agent.asked(binding, "ListTasks", {"pageSize": 2, "pageToken": page["nextPageToken"]})
         assert ([task["id"] for task in last["tasks"]], last["nextPageToken"]) == ([ids[0]], "")
-        _, some = await asked(
-            agent, binding, "ListTasks", {"contextId": "context-1", "includeArtifacts": True}
+        _, some = await agent.asked(
+            binding, "ListTasks", {"contextId": "context-1", "includeArtifacts": True}
         )
         assert [task["id"] for task in some["tasks"]] == [ids[1]]
         assert some["tasks"][0]["artifacts"]
         for wrong in ({"pageSize": 0}, {"pageSize": 101}, {"pageToken": "?"}, {"historyLength": -1}):
-            _, refused = await asked(agent, binding, "ListTasks", wrong)
+            _, refused = await agent.asked(binding, "ListTasks", wrong)
             assert reason_of(refused) == "INVALID_PARAMS", wrong
 
 
 @BOTH
 async def test_3_2_4_at_most_as_many_messages_of_the_history_as_asked_for(binding):
     async with serving(runtime_of(add)) as agent:
-        _, answer = await asked(agent, binding, "SendMessage", {"message": ADD})
+        _, answer = await agent.asked(binding, "SendMessage", {"message": ADD})
         id_ = answer["task"]["id"]
         for length, kept in ((0, 0), (1, 1), (9, 1)):
-            _, task = await asked(agent, binding, "GetTask", {"historyLength": length}, id_)
+            _, task = await agent.asked(binding, "GetTask", {"historyLength": length}, id_)
             assert len(task.get("history", [])) == kept
 
 
@@ -251,9 +214,9 @@ async def test_3_2_4_at_most_as_many_messages_of_the_history_as_asked_for(bindin
 async def test_3_3_4_what_the_card_does_not_offer_is_refused(binding):
     async with serving(runtime_of(add)) as agent:
         config = {"taskId": "x", "url": "https://example.com/hook"}
-        _, refused = await asked(agent, binding, "CreateTaskPushNotificationConfig", config)
+        _, refused = await agent.asked(binding, "CreateTaskPushNotificationConfig", config)
         assert reason_of(refused) == "PUSH_NOTIFICATION_NOT_SUPPORTED"
-        _, refused = await asked(agent, binding, "GetExtendedAgentCard", None)
+        _, refused = await agent.asked(binding, "GetExtendedAgentCard", None)
         assert reason_of(refused) == "UNSUPPORTED_OPERATION"
 
 
@@ -262,14 +225,14 @@ async def test_3_3_4_and_4_6_a_required_extension_is_enforced(binding):
     async with serving(runtime_of(add), AgentOptions(watch=False, required=True)) as agent:
         card = (await agent.http.get(f"{agent.url}/.well-known/agent-card.json")).json()
         assert card["capabilities"]["extensions"][0]["required"] is True
-        _, refused = await asked(agent, binding, "SendMessage", {"message": ADD})
+        _, refused = await agent.asked(binding, "SendMessage", {"message": ADD})
         assert reason_of(refused) == "EXTENSION_SUPPORT_REQUIRED"
-        headers = {**REST, "a2a-extensions": f"urn:other, {EXTENSION}"}
+        headers = {**HEADERS, "a2a-extensions": f"urn:other, {EXTENSION}"}
         if binding == "JSONRPC":
             answer = await agent.rpc("SendMessage", {"message": ADD}, headers=headers)
             task = answer.json()["result"]["task"]
         else:
-            answer = await rest(agent, "POST", "/message:send", {"message": ADD}, headers)
+            answer = await agent.rest("POST", "/message:send", {"message": ADD}, headers)
             task = answer.json()["task"]
         assert task["status"]["state"] == "TASK_STATE_COMPLETED"
         assert answer.headers["a2a-extensions"] == EXTENSION
@@ -282,7 +245,7 @@ async def test_3_6_2_other_versions_are_refused():
         for version in ("1.0", "", "0.3", "2.0", "x"):
             told = (await agent.rpc("SendMessage", {"message": ADD}, headers={"a2a-version": version})).json()
             headers = {"content-type": "application/json", **({"a2a-version": version} if version else {})}
-            answer = await rest(agent, "POST", "/message:send", {"message": ADD}, headers)
+            answer = await agent.rest("POST", "/message:send", {"message": ADD}, headers)
             if version == "1.0":
                 assert told["result"]["task"]
                 assert answer.status_code == 200
@@ -294,7 +257,7 @@ async def test_3_6_2_other_versions_are_refused():
 async def test_3_6_1_the_version_may_be_a_parameter():
     async with serving(runtime_of(add)) as agent:
         headers = {"content-type": "application/json"}
-        answer = await rest(agent, "POST", "/message:send?A2A-Version=1.0", {"message": ADD}, headers)
+        answer = await agent.rest("POST", "/message:send?A2A-Version=1.0", {"message": ADD}, headers)
         assert answer.status_code == 200
 
 
@@ -341,7 +304,7 @@ INVALID = [
 async def test_9_5_an_invalid_request_has_an_error_with_the_code_of_json_rpc():
     async with serving(runtime_of(add)) as agent:
         for body, code in INVALID:
-            answer = await agent.http.post(f"{agent.url}/a2a", content=body, headers=REST)
+            answer = await agent.http.post(f"{agent.url}/a2a", content=body, headers=HEADERS)
             told = answer.json()
             assert (told["jsonrpc"], told["error"]["code"]) == ("2.0", code), body
             assert isinstance(told["error"]["message"], str)
@@ -367,7 +330,7 @@ REFUSED = [
 async def test_11_6_an_invalid_request_has_the_status_of_its_error():
     async with serving(runtime_of(add)) as agent:
         for method, path, body, status in REFUSED:
-            answer = await agent.http.request(method, f"{agent.url}/a2a{path}", content=body, headers=REST)
+            answer = await agent.http.request(method, f"{agent.url}/a2a{path}", content=body, headers=HEADERS)
             assert answer.status_code == status, (method, path)
             assert "Traceback" not in answer.text
 
@@ -376,15 +339,15 @@ async def test_11_6_an_invalid_request_has_the_status_of_its_error():
 async def test_3_1_1_and_9_1_types_of_content_that_are_not_supported(binding):
     async with serving(runtime_of(add)) as agent:
         picture = message(parts=[{"raw": "AAAA", "mediaType": "image/png"}])
-        _, refused = await asked(agent, binding, "SendMessage", {"message": picture})
+        _, refused = await agent.asked(binding, "SendMessage", {"message": picture})
         assert reason_of(refused) == "CONTENT_TYPE_NOT_SUPPORTED"
         path = "" if binding == "JSONRPC" else "/message:send"
-        answer = await rest(
-            agent, "POST", path, {"message": ADD}, {"content-type": "text/plain", "a2a-version": "1.0"}
+        answer = await agent.rest(
+            "POST", path, {"message": ADD}, {"content-type": "text/plain", "a2a-version": "1.0"}
         )
         assert (answer.status_code, reason_of(answer.json())) == (415, "CONTENT_TYPE_NOT_SUPPORTED")
-        linked = await rest(
-            agent, "POST", "/message:send", {"message": ADD}, {**REST, "content-type": "application/a2a+json"}
+        linked = await agent.rest(
+            "POST", "/message:send", {"message": ADD}, {**HEADERS, "content-type": "application/a2a+json"}
         )
         assert linked.status_code == 200
 
@@ -395,7 +358,7 @@ async def test_7_a_request_without_credentials_is_refused_and_says_which_are_nee
         agent.http.headers.pop("authorization")
         card = (await agent.http.get(f"{agent.url}/.well-known/agent-card.json")).json()
         assert card["securityRequirements"] == [{"schemes": {"bearer": {"list": []}}}]
-        for answer in (await agent.rpc("GetTask", {"id": "x"}), await rest(agent, "GET", "/tasks")):
+        for answer in (await agent.rpc("GetTask", {"id": "x"}), await agent.rest("GET", "/tasks")):
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
 
 
@@ -407,15 +370,15 @@ async def test_13_pages_of_other_origins_are_refused():
             ({"origin": "https://evil.example"}, 403),
             ({"origin": page}, 200),
         ):
-            answer = await rest(agent, "POST", "/message:send", {"message": ADD}, {**REST, **headers})
+            answer = await agent.rest("POST", "/message:send", {"message": ADD}, {**HEADERS, **headers})
             assert answer.status_code == status
             assert answer.headers.get("access-control-allow-origin") == (page if status == 200 else None)
 
 
 async def test_4_1_6_a_text_for_people_is_in_the_message_of_the_state():
     async with serving(runtime_of(add)) as agent:
-        _, answer = await asked(
-            agent, "HTTP+JSON", "SendMessage", {"message": MessageToDict(text_message("?"))}
+        _, answer = await agent.asked(
+            "HTTP+JSON", "SendMessage", {"message": MessageToDict(text_message("?"))}
         )
         status = answer["task"]["status"]
         assert status["state"] in ENDED

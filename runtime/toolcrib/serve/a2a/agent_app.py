@@ -6,12 +6,12 @@ that path, and the operations of HTTP+JSON are below it.
 
 from __future__ import annotations
 
-import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 from a2a.auth.user import User
@@ -20,33 +20,39 @@ from a2a.server.context import ServerCallContext
 from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
 from a2a.server.routes.common import ServerCallContextBuilder
 from a2a.utils.constants import VERSION_HEADER
+from a2a.utils.errors import VersionNotSupportedError
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.routing import Route, Router
+from starlette.routing import Match, Route, Router
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import near_misses
 from toolcrib.serve.a2a.agent_options import AgentOptions
-from toolcrib.serve.a2a.cards import Cards, EncodedCard
+from toolcrib.serve.a2a.cards import LEGACY_VERSION, VERSION, Cards, EncodedCard
+from toolcrib.serve.a2a.request_check import (
+    error_answer,
+    full_states,
+    in_http_json,
+    refused_body,
+    refused_query,
+)
 from toolcrib.serve.a2a.request_handler import CARD, RequestHandler
 from toolcrib.serve.a2a.task_store import BoundedTaskStore
 from toolcrib.serve.a2a.tool_executor import TOOLSET, TRACE, ToolExecutor
 from toolcrib.serve.http_common.asgi import (
     HEALTH,
     INVALID_REQUEST,
-    PARSE_ERROR,
-    InvalidMessage,
     Receive,
     Scope,
     Send,
     health,
-    parse_message,
     read_body,
     send_answer,
     sends_headers,
 )
 from toolcrib.serve.http_common.http_server import bind_address
 from toolcrib.serve.http_common.lifecycle import Shutdown, announced_changes, opening_line, toolset_names
-from toolcrib.serve.http_common.listen_address import MOST_BODY, ListenAddress, Say
+from toolcrib.serve.http_common.listen_address import ListenAddress, Say
 from toolcrib.serve.http_common.request_guard import GuardAnswer, Headers, PageAccess, RequestGuard, refusal
 from toolcrib.servers.a2a.cards import EXTENSION, WELL_KNOWN
 from toolcrib.servers.a2a.messages import EXTENSIONS_HEADER
@@ -69,10 +75,7 @@ FRESH_CHANGING: Final = 5
 FRESH: Final = 60
 """How long peers may use a card without asking again if only a restart changes it, in seconds."""
 
-CONTENT_TYPE_NOT_SUPPORTED: Final = -32005
-"""Code of A2A 1.0, section 5.4."""
-
-_MEDIA_TYPES: Final = frozenset({b"application/json", b"application/a2a+json"})
+_VERSION: Final = VERSION_HEADER.lower()
 _TRACE: Final = ("traceparent", "tracestate", "baggage")
 _LONGEST_TRACE: Final = 8192
 
@@ -84,6 +87,8 @@ _CARD: Final = "toolcrib.card"
 _RPC: Final = "/rpc"
 _REST: Final = "/rest"
 """Paths of the bindings within the SDK's routes."""
+
+_TASKS: Final = f"{_REST}/tasks"
 
 _OPERATIONS: Final = ("/message:send", "/message:stream", "/tasks", "/extendedAgentCard")
 """Beginnings of the paths of HTTP+JSON (A2A 1.0, section 11.3)."""
@@ -110,6 +115,10 @@ class _Peer(User):
 class _RequestContexts(ServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
         headers, scope = dict(request.headers), request.scope
+        version = headers.get(_VERSION, "")
+        # The SDK compares the major version only. A patch version does not count (A2A 1.0, section 3.6).
+        if version and re.sub(r"(?<=\d\.\d)\.\d+$", "", version) not in {VERSION, LEGACY_VERSION}:
+            raise VersionNotSupportedError(f"A2A {version} is not supported; use {VERSION}")
         state = {
             "headers": headers,
             TOOLSET: scope[_TOOLSET],
@@ -206,6 +215,8 @@ class A2aApp:
         if refused is not None or isinstance(route, GuardAnswer):
             told = refused or route
             assert isinstance(told, GuardAnswer)  # noqa: S101 -- for the type checker
+            if isinstance(route, GuardAnswer) or route.kind != _RPC:
+                told = in_http_json(told)
             await send_answer(send, told, body=scope["method"] != "HEAD")
             return
         principal = "" if bare else self._guard.principal_of(headers)
@@ -214,21 +225,36 @@ class A2aApp:
             card = self._cards.bare(route.toolset, url) if bare else self._card(principal, route, url)
             await self._send_card(scope, send, card)
             return
+        rpc = route.kind == _RPC
         if scope["method"] == "POST":
             # The body is read before the SDK sees the request: its parser accepts duplicate keys.
             body, receive = await read_body(receive)
-            unreadable = _refused_body(headers, body, rpc=route.kind == _RPC)
-            if unreadable is not None:
-                await send_answer(send, unreadable)
-                return
+            unreadable = refused_body(headers, body, rpc=rpc)
+        else:
+            unreadable = refused_query(scope["query_string"]) if route.kind == _TASKS else None
+        if unreadable is not None:
+            await send_answer(send, unreadable)
+            return
         scope = self._inner(scope, route) | {
             _PRINCIPAL: principal,
             _TOOLSET: route.toolset,
             _CARD: lambda: self._card(principal, route, url).parsed(),
         }
-        if any(name == b"a2a-extensions" and EXTENSION.encode() in value for name, value in headers):
+        asked = [value.decode("latin-1") for name, value in headers if name == b"a2a-extensions"]
+        if asked and EXTENSION in get_requested_extensions(asked):
             send = sends_headers(send, [(b"a2a-extensions", EXTENSION.encode())])
-        await self._router(scope, receive, send)
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as error:
+            # Raised by the router, because the scope names an application.
+            told = error_answer(error.status_code, INVALID_REQUEST, error.detail, rpc=rpc)
+            await send_answer(send, told._replace(headers=self._allowed(scope)))
+
+    def _allowed(self, scope: Scope) -> Headers:
+        """The header with the methods of a path within the SDK's routes, if there is such a path."""
+        found = [route for route in self._router.routes if route.matches(scope)[0] is not Match.NONE]
+        methods = {method for route in found if isinstance(route, Route) for method in route.methods or ()}
+        return ((b"allow", ", ".join(sorted(methods)).encode()),) if methods else ()
 
     def _route(self, method: str, path: str) -> _Route | GuardAnswer:
         if path == HEALTH:
@@ -249,7 +275,7 @@ class A2aApp:
                 return _Route("", PATH, kind)
             near = near_misses(toolset, self._toolsets())
             if near:
-                return refusal(404, "Unknown toolset", data={"didYouMean": near})
+                return refusal(404, f"Unknown toolset; did you mean {' or '.join(near)}?")
         return refusal(404, "Unknown path; the agent is at /a2a, and its toolsets at /a2a/TOOLSET")
 
     def _kind(self, below: str) -> str:
@@ -292,48 +318,9 @@ class A2aApp:
             given = parse_qs(scope["query_string"].decode("latin-1")).get(VERSION_HEADER)
             headers = [*headers, (version, given[0].encode("latin-1", "replace"))] if given else headers
         path = route.kind
-        return scope | {"path": path, "raw_path": path.encode(), "root_path": "", "headers": headers}
-
-
-def _refused_body(headers: Headers, body: bytes | None, *, rpc: bool) -> GuardAnswer | None:
-    """The refusal of a body; None if the SDK may read it."""
-    if body is None:
-        return _error(413, INVALID_REQUEST, f"The body exceeds {MOST_BODY} bytes", rpc=rpc)
-    if not body and not rpc:
-        return None
-    media = next((value for name, value in headers if name == b"content-type"), b"")
-    if media.partition(b";")[0].strip().lower() not in _MEDIA_TYPES:
-        text = "The content type must be application/json"
-        return _error(415, CONTENT_TYPE_NOT_SUPPORTED, text, rpc=rpc)
-    try:
-        parse_message(body)
-    except InvalidMessage as error:
-        # JSON-RPC over HTTP answers errors of its own with status 200, as the SDK does.
-        return _error(200 if rpc else 400, error.code, str(error), rpc=rpc, request=error.request)
-    return None
-
-
-_REASONS: Final = {
-    CONTENT_TYPE_NOT_SUPPORTED: "CONTENT_TYPE_NOT_SUPPORTED",
-    INVALID_REQUEST: "INVALID_REQUEST",
-    PARSE_ERROR: "INVALID_REQUEST",
-}
-
-
-def _error(status: int, code: int, text: str, *, rpc: bool, request: str | int | None = None) -> GuardAnswer:
-    """An error in the form of the binding (A2A 1.0, sections 9.5 and 11.6)."""
-    detail = {
-        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-        "reason": _REASONS[code],
-        "domain": "a2a-protocol.org",
-        "metadata": {},
-    }
-    told: dict[str, Any] = (
-        {"jsonrpc": "2.0", "id": request, "error": {"code": code, "message": text, "data": [detail]}}
-        if rpc
-        else {"error": {"code": status, "status": "INVALID_ARGUMENT", "message": text, "details": [detail]}}
-    )
-    return GuardAnswer(status, json.dumps(told).encode())
+        query = full_states(scope["query_string"]) if path == _TASKS else scope["query_string"]
+        inner = {"path": path, "raw_path": path.encode(), "root_path": "", "query_string": query}
+        return scope | inner | {"headers": headers, "app": self}
 
 
 async def serve_http(

@@ -22,7 +22,13 @@ from a2a.types import (
     SubscribeToTaskRequest,
     Task,
 )
-from a2a.utils.errors import A2AError, ExtensionSupportRequiredError, InternalError
+from a2a.utils.errors import (
+    A2AError,
+    ExtensionSupportRequiredError,
+    InternalError,
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+)
 
 from toolcrib.serve.a2a.task_store import BoundedTaskStore
 from toolcrib.servers.a2a.cards import EXTENSION
@@ -72,6 +78,21 @@ class RequestHandler(DefaultRequestHandler):
             raise ExtensionSupportRequiredError(
                 f"the extension {EXTENSION} is required; name it in the header A2A-Extensions"
             )
+        # The SDK ignores it, and the peer would wait for notifications that never come (A2A 1.0, section 3.3.4).
+        if params.configuration.HasField("task_push_notification_config"):
+            raise PushNotificationNotSupportedError(
+                "push notifications are not supported; follow the task with SubscribeToTask or GetTask"
+            )
+        empty = [
+            {
+                "field": f"message.parts[{index}]",
+                "message": "Exactly one of text, raw, url and data is required.",
+            }
+            for index, part in enumerate(params.message.parts)
+            if part.WhichOneof("content") is None
+        ]
+        if empty:
+            raise InvalidParamsError("Validation failed", data={"errors": empty})
         if self._tasks.full and not params.message.task_id:
             raise InternalError("too many tasks are in progress; try again later")
         # A2A 1.0, section 3.4.2: the context is that of the task. The SDK would generate one.

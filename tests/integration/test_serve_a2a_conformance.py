@@ -369,7 +369,10 @@ async def test_5_1_both_bindings_give_the_same_results_and_errors():
         for operation in ("GetTask", "CancelTask", "SubscribeToTask"):
             one, two = [essence((await agent.asked(each, operation, None, "never"))[1]) for each in BINDINGS]
             assert one == two == "TASK_NOT_FOUND"
-        for body in ({"message": {**ADD, "taskId": "never"}}, {"message": {**ADD, "parts": [{"raw": "AAAA"}]}}):
+        for body in (
+            {"message": {**ADD, "taskId": "never"}},
+            {"message": {**ADD, "parts": [{"raw": "AAAA"}]}},
+        ):
             one, two = [essence((await agent.asked(each, "SendMessage", body))[1]) for each in BINDINGS]
             assert one == two
 

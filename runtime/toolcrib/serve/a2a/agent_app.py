@@ -250,7 +250,7 @@ class A2aApp:
             told = error_answer(error.status_code, INVALID_REQUEST, error.detail, rpc=rpc)
             await send_answer(send, told._replace(headers=self._allowed(scope)))
 
-    def _allowed(self, scope: Scope) -> Headers:
+    def _allowed(self, scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
         """The header with the methods of a path within the SDK's routes, if there is such a path."""
         found = [route for route in self._router.routes if route.matches(scope)[0] is not Match.NONE]
         methods = {method for route in found if isinstance(route, Route) for method in route.methods or ()}

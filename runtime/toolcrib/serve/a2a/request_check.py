@@ -32,8 +32,8 @@ _REASONS: Final = {
     PARSE_ERROR: "INVALID_REQUEST",
 }
 
-_CODES: Final = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 405: "UNIMPLEMENTED"}
-"""Codes of google.rpc for HTTP status codes; those of all others are `INVALID_ARGUMENT`."""
+_NAMES: Final = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 405: "UNIMPLEMENTED"}
+"""Names of google.rpc for HTTP status codes; those of all others are `INVALID_ARGUMENT`."""
 
 
 def refused_body(headers: Headers, body: bytes | None, *, rpc: bool) -> GuardAnswer | None:
@@ -130,5 +130,5 @@ def in_http_json(answer: GuardAnswer) -> GuardAnswer:
 
 
 def _http_json(status: int, text: str, **more: Any) -> bytes:
-    code = _CODES.get(status, "INVALID_ARGUMENT")
-    return json.dumps({"error": {"code": status, "status": code, "message": text, **more}}).encode()
+    name = _NAMES.get(status, "INVALID_ARGUMENT")
+    return json.dumps({"error": {"code": status, "status": name, "message": text, **more}}).encode()

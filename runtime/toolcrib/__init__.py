@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         Toolset,
         Usage,
     )
-    from toolcrib.core.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware
+    from toolcrib.core.protocols import BoundTool, CallNext, Clock, Executor, Kinds, Middleware, ToolProvider
     from toolcrib.core.running_calls import RunningCall
     from toolcrib.core.server_config import Catalogue, Server
     from toolcrib.core.text import text_for_model
@@ -173,7 +173,7 @@ _HOMES = {
         "Toolset",
         "Usage",
     ),
-    "core.protocols": ("BoundTool", "CallNext", "Clock", "Executor", "Kinds", "Middleware"),
+    "core.protocols": ("BoundTool", "CallNext", "Clock", "Executor", "Kinds", "Middleware", "ToolProvider"),
     "provider.middleware": ("ProviderMiddleware",),
     "registry.catalog": ("Card", "Hit", "Rule"),
     "registry.registry": ("Registry",),
@@ -303,6 +303,7 @@ __all__ = [
     "ToolGone",
     "ToolNotFound",
     "ToolPolicy",
+    "ToolProvider",
     "ToolStub",
     "ToolUnavailable",
     "ToolcribError",

@@ -13,6 +13,7 @@ from toolcrib.core.protocols import (
     Remote,
     SyncTool,
     Timer,
+    ToolProvider,
 )
 from toolcrib.core.protocols import (
     CallSession as Session,
@@ -32,4 +33,5 @@ __all__ = [
     "Session",
     "SyncTool",
     "Timer",
+    "ToolProvider",
 ]

@@ -35,7 +35,7 @@ from toolcrib.serve import a2a
 from toolcrib.serve.http_common.listen_address import NEW_TOKEN, CertificateFiles, ListenAddress, Say
 from toolcrib.serve.inspection import inspectable
 from toolcrib.serve.mcp import Options, StdoutError, serve_http, serve_stdio
-from toolcrib.serve.mcp.options import SessionMode
+from toolcrib.serve.mcp.options import Compat, SessionMode
 
 
 @click.group("serve")
@@ -163,6 +163,11 @@ def _served_options(function: F) -> F:
     show_default=True,
     help="End a session that a client opened or named after this time.",
 )
+@click.option(
+    "--compat",
+    type=click.Choice(["andy"]),
+    help="Serve clients of Andy.Acp, too: `parameters` of a call, filters of a list, `result` and `error` of an answer.",
+)
 @passthrough_option
 @read_options
 @click.pass_context
@@ -184,6 +189,7 @@ def serve_mcp(
     token_files: tuple[Path, ...],
     sessions: SessionMode,
     session_age: float,
+    compat: Compat | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     hosts: tuple[str, ...],
@@ -199,7 +205,9 @@ def serve_mcp(
     """
     if transport == "stdio":
         _refuse_options_of_http(context)
-    options = Options(toolset, inline_refs, not no_watch, page_size, drain, sessions, session_age)
+    options = Options(
+        toolset, inline_refs, not no_watch, page_size, drain, sessions, session_age, compat=compat or ""
+    )
     tls = _certificate_files(tls_cert, tls_key)
     tokens = _tokens(token_variables, token_files)
     address = ListenAddress(host, port, tuple(tokens.values()), tuple(tokens), hosts, origins, tls=tls)

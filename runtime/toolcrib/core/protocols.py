@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from toolcrib.core.errors import Problem
 from toolcrib.core.model import JSON, NOTHING, Call, Descriptor, Result, Schema, ToolAnswer, TrustedAnswer
@@ -31,7 +31,7 @@ class Middleware(Protocol):
     """A layer around every call of a tool: `async (call, call_next) -> Result`."""
 
     def __call__(self, call: Call, call_next: CallNext, /) -> Awaitable[Result]:
-        """ToolAnswer the call, usually by awaiting `call_next(call)` once."""
+        """Answer the call, usually by awaiting `call_next(call)` once."""
         ...
 
 
@@ -329,6 +329,44 @@ class Remote(NamedTuple):
     def servers(self) -> tuple[str, ...]:
         """All servers of the tool, the first one first."""
         return (self.server, *self.others)
+
+
+class ToolProvider(Protocol):
+    """Tools that an application lists and calls itself. `Runtime.add` adds all of them.
+
+    Example:
+        ```python
+        class Echo:
+            def list(self):
+                text = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
+                return [{"name": "echo", "description": "Repeat a text.", "inputSchema": text}]
+
+            async def call(self, name, arguments):
+                return {"echo": arguments["text"]}
+
+        tools.add(Echo())
+        ```
+    """
+
+    def list(self) -> Iterable[Mapping[str, JSON]]:
+        """Return the definitions of the tools, when the provider is added.
+
+        Each has `name`, `description` and `inputSchema` (default: no arguments), and may have `title`, `outputSchema` and
+        `annotations` as in MCP, or any other key of a descriptor that `toolcrib.tool` accepts, such as `timeout`.
+        """
+        ...
+
+    def call(self, name: str, arguments: Mapping[str, JSON], /) -> Any:
+        """Return the result of a tool. The method may be `async`; otherwise it runs in a thread.
+
+        The result is converted as that of a function (`toolcrib.tool`). A tool reports its own error by
+        `Result.failure(Outcome.TOOL_ERROR, message, code=...)`.
+
+        Args:
+            name: Name of the tool.
+            arguments: The arguments, which are valid.
+        """
+        ...
 
 
 class Kinds(Protocol):

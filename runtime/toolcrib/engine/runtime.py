@@ -51,7 +51,7 @@ from toolcrib.core.model import (
     Progress,
     Result,
 )
-from toolcrib.core.protocols import BoundTool, Clock, Executor, Middleware
+from toolcrib.core.protocols import BoundTool, Clock, Executor, Middleware, ToolProvider
 from toolcrib.core.server_config import MODE, Catalogue, Server, configured_servers, kind_of_mode
 from toolcrib.core.user_folders import working_folder
 from toolcrib.engine.access_control import (
@@ -79,7 +79,7 @@ from toolcrib.engine.startup import (
 )
 from toolcrib.engine.statistics import CallEstimate, CallStatistics, Statistics, estimate_of
 from toolcrib.engine.telemetry import MISSING, NO_TELEMETRY, Telemetry, mcp_durations, telemetry_of
-from toolcrib.executors import Executors, is_executor
+from toolcrib.executors import Executors, is_executor, is_provider
 from toolcrib.loading.settings import NO_SETTINGS, apply_settings
 from toolcrib.loading.snapshot import LoadedProject, log_problems
 from toolcrib.registry.catalog import Rule, card_of
@@ -657,10 +657,15 @@ class Runtime:
 
     @overload
     def add(
+        self, tool: ToolProvider, *, replace: bool = False, **keys: Unpack[ToolKeys]
+    ) -> list[Descriptor]: ...
+
+    @overload
+    def add(
         self, tool: Descriptor | Declared, *, replace: bool = False, **keys: Unpack[ToolKeys]
     ) -> Descriptor: ...
 
-    def add(self, tool: Any, *, replace: bool = False, **keys: Any) -> Descriptor | None:
+    def add(self, tool: Any, *, replace: bool = False, **keys: Any) -> Descriptor | list[Descriptor] | None:
         """Add a tool. It is called, listed, searched, mocked, limited and served as those of files, and survives reloads.
 
         The observer receives `ToolAppeared`, and served clients hear that the list has changed. Call it in the thread of
@@ -678,13 +683,14 @@ class Runtime:
         Args:
             tool: A descriptor, an annotated function, a subclass of `Tool`, an instance of one, or a factory
                 (`toolcrib.factory`); functions and classes may be declared with `toolcrib.tool`. Or an executor, which
-                adds the mode `mode`; the files are read again, so that their tools can use it.
+                adds the mode `mode`; the files are read again, so that their tools can use it. Or an object with the
+                methods of `toolcrib.ToolProvider`, of which all tools are added, or none.
             replace: Whether a tool of the same name is replaced.
             keys: As for `toolcrib.tool`, such as `schema` for a function without annotations; they replace those of the
                 decorator. A descriptor has none.
 
         Returns:
-            The descriptor of the tool; None for an executor.
+            The descriptor of the tool; a list of them for a provider, and None for an executor.
 
         Raises:
             ClosedRuntime: The runtime was closed.
@@ -695,6 +701,8 @@ class Runtime:
         if is_executor(tool):
             self._engine.add_executor(tool, **keys)
             return None
+        if is_provider(tool):
+            return self._engine.add_provider(tool, replace=replace, keys=keys)
         return self._engine.add(tool, replace=replace, keys=keys)
 
     def remove(self, name: str) -> None:
@@ -1281,15 +1289,36 @@ class Engine:
             listed = ", ".join(f"`{key}`" for key in keys)
             message = f"the descriptor `{tool.name}` has its own keys; {listed} cannot be set here"
             raise ConfigurationError(message, hint="set them in the descriptor")
-        known = self.registry.get(tool.name)
-        if known is not None and not replace:
+        if not replace:
+            self._check_new([tool.name])
+        self._change(tool.name, tool)
+        return self.registry[tool.name]
+
+    def add_provider(
+        self, provider: ToolProvider, *, replace: bool = False, keys: Mapping[str, Any] = NOTHING
+    ) -> list[Descriptor]:
+        """Add the tools of a provider; see `Runtime.add`."""
+        from toolcrib.executors.python.factories import descriptors_of_provider  # noqa: PLC0415 -- few programs have one
+
+        self.check_open()
+        tools = descriptors_of_provider(provider, self.executors, keys)
+        if not replace:
+            self._check_new([tool.name for tool in tools])
+        for tool in tools:
+            self._change(tool.name, tool)
+        return [self.registry[tool.name] for tool in tools]
+
+    def _check_new(self, names: Sequence[str]) -> None:
+        known = {name: self.registry[name].origin.place() for name in names if name in self.registry}
+        if known:
+            listed = ", ".join(f"`{shorten(name)}` ({place})" for name, place in known.items())
             raise ConfigurationError(
-                f"the tool `{shorten(tool.name)}` exists already ({known.origin.place()})",
+                f"the tools {listed} exist already"
+                if len(known) > 1
+                else f"the tool {listed} exists already",
                 code="duplicate_tool",
                 hint="rename one of them, or use `replace=True`",
             )
-        self._change(tool.name, tool)
-        return self.registry[tool.name]
 
     def add_executor(self, executor: Executor, mode: str = "") -> None:
         """Add a mode; see `Runtime.add`."""

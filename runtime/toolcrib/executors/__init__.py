@@ -389,6 +389,11 @@ def is_executor(value: object) -> bool:
     return hasattr(value, "block_schema") and hasattr(value, "bind")
 
 
+def is_provider(value: object) -> bool:
+    """Whether an object looks like a `ToolProvider`."""
+    return not isinstance(value, type) and hasattr(value, "list") and hasattr(value, "call")
+
+
 def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 

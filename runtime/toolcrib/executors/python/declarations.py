@@ -574,7 +574,16 @@ def descriptor_of(
         DocumentError: A key that was passed to `tool` is invalid.
     """
     keys = {**declaration_of(target).keys, **keys}
-    found = implementation_of(target, untyped="schema" in keys)
+    return descriptor_of_implementation(
+        implementation_of(target, untyped="schema" in keys), kinds, keys, call=call
+    )
+
+
+def descriptor_of_implementation(
+    found: Implementation, kinds: Kinds, keys: Mapping[str, Any], *, call: str = ""
+) -> Descriptor:
+    """The descriptor of a function or class that was read; arguments and errors as for `descriptor_of`."""
+    keys = dict(keys)
     block: dict[str, Any] = {"call": call or found.call}
     block |= {key: keys.pop(key) for key in ("config", "worker", "instances") if key in keys}
     schema = keys.pop("schema", None)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, Unpack, overload
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar, Unpack, overload
 
-from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.errors import ConfigurationError, DocumentError, Problem
 from toolcrib.core.model import NOTHING, Descriptor
-from toolcrib.core.protocols import Kinds
+from toolcrib.core.protocols import Kinds, ToolProvider
 from toolcrib.executors.python.declarations import (
     MODE,
     Declared,
@@ -19,9 +19,12 @@ from toolcrib.executors.python.declarations import (
     chosen_dependencies,
     declaration_of,
     descriptor_of,
+    descriptor_of_implementation,
+    implementation_of,
     parsed_document,
 )
 from toolcrib.executors.python.signatures import dependencies_of, docstring_of, is_generator, place_of
+from toolcrib.schema.validation.violations import shorten
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -154,6 +157,81 @@ def descriptor_of_factory(
     except MissingDependency as error:
         return _unavailable(target, kinds, keys, error)
     return descriptor_of(made, kinds, keys, call=call_of(target))
+
+
+_KEYS_OF_MCP: Final = {"inputSchema": "schema", "input_schema": "schema", "outputSchema": "output_schema"}
+_HINTS_OF_MCP: Final = {
+    "readOnlyHint": "read_only",
+    "destructiveHint": "destructive",
+    "idempotentHint": "idempotent",
+    "openWorldHint": "open_world",
+}
+
+
+def descriptors_of_provider(
+    provider: ToolProvider, kinds: Kinds, keys: Mapping[str, Any] = NOTHING
+) -> list[Descriptor]:
+    """The descriptors of the tools that a provider lists.
+
+    Args:
+        provider: The provider.
+        kinds: The block schemas and checks of the modes.
+        keys: Keys of every descriptor, which replace those of the definitions.
+
+    Raises:
+        ConfigurationError: The list is not one of definitions, or two of them have one name.
+        DocumentError: Definitions are invalid; it has the problems of all of them.
+    """
+    kind = type(provider)
+    place, what = place_of(kind.call), f"of the provider `{kind.__name__}`"
+    listed: object = provider.list()
+    if not isinstance(listed, Iterable):
+        if inspect.iscoroutine(listed):
+            listed.close()
+        message = f"`list` {what} returned an object of type `{type(listed).__name__}` ({place})"
+        hint = "return a list of definitions; the method is not `async`"
+        raise ConfigurationError(message, code="bad_signature", hint=hint)
+    found: dict[str, Descriptor] = {}
+    problems: list[Problem] = []
+    for index, definition in enumerate(listed):
+        given: dict[str, Any] = dict(definition) if isinstance(definition, Mapping) else {}
+        name = given.get("name")
+        if not isinstance(name, str):
+            message = f"definition {index} {what} has no `name` ({place})"
+            hint = 'write `{"name": "echo", "description": "...", "inputSchema": {...}}`'
+            raise ConfigurationError(message, code="bad_signature", hint=hint)
+        if name in found:
+            message = f"two definitions {what} have the name `{shorten(name)}` ({place})"
+            raise ConfigurationError(message, code="duplicate_tool", hint="rename one of them")
+        given = {_KEYS_OF_MCP.get(key, key): value for key, value in given.items()}
+        hints = given.get("annotations")
+        if isinstance(hints, Mapping):
+            given["annotations"] = {_HINTS_OF_MCP.get(key, key): value for key, value in hints.items()}
+        implementation = implementation_of(_call_of_provider(provider, name), untyped=True)
+        implementation = implementation._replace(name=name, call=call_of(kind.call), place=place)
+        try:
+            found[name] = descriptor_of_implementation(
+                implementation, kinds, {"schema": _NO_ARGUMENTS, **given, **keys}
+            )
+        except DocumentError as error:
+            problems += error.problems
+    if problems:
+        raise DocumentError(problems)
+    return list(found.values())
+
+
+_NO_ARGUMENTS: Final = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def _call_of_provider(provider: ToolProvider, name: str) -> Callable[..., Any]:
+    # Functions of any arguments: the schema of the definition says which there are.
+    async def wait(**arguments: Any) -> Any:
+        return await provider.call(name, arguments)
+
+    def call(**arguments: Any) -> Any:
+        return provider.call(name, arguments)
+
+    return wait if inspect.iscoroutinefunction(provider.call) else call
 
 
 def _unavailable(

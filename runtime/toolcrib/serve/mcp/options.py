@@ -15,6 +15,9 @@ PAGE_BYTES: Final = 960 * 1024
 SessionMode: TypeAlias = Literal["principal", "handle"]
 """How clients of MCP 2026-07-28 get their session: that of their token, or one that they open and name in each call."""
 
+Compat: TypeAlias = Literal["", "andy"]
+"""Whose clients are served besides those of MCP: those of Andy.Acp (`andy`), or no others."""
+
 SESSION_AGE: Final = 4 * 3600.0
 """Seconds after which a session that a client opened or named ends."""
 
@@ -36,6 +39,7 @@ class Options(NamedTuple):
         session_age: Seconds after which a session that a client opened or named ends.
         open_sessions: Maximum number of such sessions.
         open_sessions_each: Maximum number of such sessions of one token, or of all clients without a token.
+        compat: Whose clients are served besides those of MCP; empty for no others.
     """
 
     toolset: str = ""
@@ -47,3 +51,4 @@ class Options(NamedTuple):
     session_age: float = SESSION_AGE
     open_sessions: int = 10_000
     open_sessions_each: int = 1_000
+    compat: Compat = ""

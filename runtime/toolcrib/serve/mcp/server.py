@@ -49,6 +49,7 @@ from toolcrib.schema.validation.json_values import is_large
 from toolcrib.serve.http_common.calls_in_flight import CallsInFlight
 from toolcrib.serve.http_common.lifecycle import announced_changes
 from toolcrib.serve.http_common.listen_address import Say
+from toolcrib.serve.mcp.andy_messages import selected, with_answer, with_members
 from toolcrib.serve.mcp.approvals import FormApprover, InputRequests, can_elicit
 from toolcrib.serve.mcp.client_sessions import (
     CALLER,
@@ -134,6 +135,7 @@ class ToolServer:
         calls: The calls in flight.
         immediate: Requests over HTTP that never wait.
         pages: The placeholders of a transport with a single stream; None if each request has its own.
+        compat: Whose messages the transports translate to MCP; empty for none.
         missing_connection: What the installed SDK lacks to tell the connections of requests apart, if anything.
     """
 
@@ -150,6 +152,7 @@ class ToolServer:
         """
         self.calls = CallsInFlight()
         self.pages: EncodedPages | None = None
+        self.compat = options.compat
         self.missing_connection = missing_connection()
         self._runtime = runtime
         self._options = options
@@ -177,7 +180,7 @@ class ToolServer:
             cache_hints={"tools/list": hint, "server/discover": hint},
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_nothing,  # type: ignore[arg-type]
-            on_call_tool=self._call,  # type: ignore[arg-type]
+            on_call_tool=self._call_or_failure if self.compat else self._call,  # type: ignore[arg-type]
             on_subscriptions_listen=self._listen if self._changes else None,
         )
         server.changes = self._changes
@@ -229,7 +232,8 @@ class ToolServer:
     async def _handled(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         try:
             if ctx.method != "tools/list":
-                return await call_next(ctx)
+                answered = await call_next(ctx)
+                return with_members(answered) if self.compat else answered
             return self._with_page(ctx, await call_next(ctx))
         except (MCPError, ValidationError):
             raise
@@ -247,7 +251,7 @@ class ToolServer:
             return listed
         cursor = (ctx.params or {}).get("cursor")
         try:
-            page = self._listing(ctx).page(ctx.protocol_version, cursor)
+            page = self._listed(ctx).page(ctx.protocol_version, cursor)
         except ValueError:
             raise MCPError(
                 INVALID_PARAMS, "Invalid cursor: use the nextCursor of a page unchanged, or none"
@@ -259,6 +263,19 @@ class ToolServer:
         else:
             listed["tools"] = [pages.put(page.data)] if page.data else []
         return listed if page.cursor is None else {**listed, "nextCursor": page.cursor}
+
+    def _listed(self, ctx: Context) -> ToolListing:
+        """The listing of a request: all tools, or those that its filters select."""
+        listing = self._listing(ctx)
+        if not self.compat:
+            return listing
+        names = set(listing.names)
+        try:
+            return listing.of_names(
+                selected((card for card in listing.registry.query() if card.name in names), ctx.params or {})
+            )
+        except ValueError as error:
+            raise MCPError(INVALID_PARAMS, str(error)) from None
 
     async def _call(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
         listing = self._listing(ctx)
@@ -300,7 +317,17 @@ class ToolServer:
             raise _unknown(params.name, self._listing(ctx))
         revision = ctx.protocol_version
         declared = self._listing(ctx).has_output(name, revision)
-        return render_result(name, result, revision=revision, declared=declared)
+        rendered = render_result(name, result, revision=revision, declared=declared)
+        return with_answer(rendered, result) if self.compat else rendered
+
+    async def _call_or_failure(self, ctx: Context, params: CallToolRequestParams) -> dict[str, Any]:
+        """Call a tool; for an unknown one, Andy.Acp has a failed result and not an error of the protocol."""
+        try:
+            return await self._call(ctx, params)
+        except _UnknownTool as unknown:
+            text = {"type": "text", "text": unknown.message}
+            rendered = {**COMPLETE, "content": [text], "isError": True}
+            return with_answer(rendered, Result.failure(Outcome.NOT_FOUND, unknown.message))
 
     async def _result_of(
         self,
@@ -547,13 +574,16 @@ async def _notify(connection: Connection) -> None:
             await connection.send_tool_list_changed()
 
 
-def _unknown(name: str, listing: ToolListing) -> MCPError:
-    # MCP, server/tools, error handling: an unknown tool is a protocol error, not a failed result.
+class _UnknownTool(MCPError):
+    """MCP, server/tools, error handling: an unknown tool is a protocol error, not a failed result."""
+
+
+def _unknown(name: str, listing: ToolListing) -> _UnknownTool:
     # The name is the client's: it may contain lone surrogates, and may be megabytes long.
     shown = name.encode(errors="replace").decode()
     shown = shown if len(shown) <= 128 else f"{shown[:128]}…"
     near = listing.near(shown)
-    return MCPError(INVALID_PARAMS, f"Unknown tool: {shown}", {"didYouMean": near} if near else None)
+    return _UnknownTool(INVALID_PARAMS, f"Unknown tool: {shown}", {"didYouMean": near} if near else None)
 
 
 def _key_of(ctx: Context, meta: Mapping[str, Any]) -> str:

@@ -33,6 +33,7 @@ from pydantic import ValidationError
 from toolcrib.serve.http_common.asgi import InvalidMessage, parse_message
 from toolcrib.serve.http_common.lifecycle import Shutdown, opening_line
 from toolcrib.serve.http_common.listen_address import MOST_BODY, Say
+from toolcrib.serve.mcp.andy_messages import as_mcp
 from toolcrib.serve.mcp.options import Options
 from toolcrib.serve.mcp.server import ToolServer, notify_changes
 from toolcrib.serve.mcp.tool_list import EncodedPages
@@ -262,6 +263,8 @@ class _Exchange:
             return None
         try:
             raw = parse_message(line)
+            if self._server.compat:
+                raw = as_mcp(raw)
         except InvalidMessage as error:
             await self._refuse(error.code, str(error), error.request)
             return None

@@ -38,6 +38,7 @@ from toolcrib.serve.http_common.http_server import bind_address
 from toolcrib.serve.http_common.lifecycle import Shutdown, opening_line, toolset_names
 from toolcrib.serve.http_common.listen_address import MOST_BODY, ListenAddress, Say
 from toolcrib.serve.http_common.request_guard import GuardAnswer, Headers, PageAccess, RequestGuard, refusal
+from toolcrib.serve.mcp.andy_messages import as_mcp
 from toolcrib.serve.mcp.immediate_requests import is_plain_request, takes_json
 from toolcrib.serve.mcp.open_sessions import SESSION_HEADER, UNUSED, OpenSessions, ending_scope
 from toolcrib.serve.mcp.options import Options
@@ -153,6 +154,7 @@ class McpApp:
         self._guard = guard
         self._toolsets = toolsets
         self._tools = tools
+        self._compat = server.compat
 
     def warnings(self) -> Iterator[str]:
         """What the installed SDK does not do for the application."""
@@ -183,9 +185,14 @@ class McpApp:
         message: JSON = None
         if scope["method"] == "POST":
             # The body is read before the SDK sees the request: its parser accepts duplicate keys.
+            rest = receive
             body, receive = await read_body(receive)
             try:
                 message = None if body is None else parse_message(body)
+                if self._compat:
+                    translated = as_mcp(message)
+                    if translated is not message:
+                        message, receive = translated, _after(json.dumps(translated).encode(), rest)
             except InvalidMessage as error:
                 await send_answer(send, _refused(error))
                 return
@@ -278,6 +285,16 @@ def _user(principal: str) -> AuthenticatedUser:
 
 class _ClientGone(Exception):
     """The client disconnected before its request was complete."""
+
+
+def _after(body: bytes, rest: Receive) -> Receive:
+    """A `receive` that returns a body, and then what follows it."""
+    bodies = [body]
+
+    async def received() -> Message:
+        return {"type": "http.request", "body": bodies.pop()} if bodies else await rest()
+
+    return received
 
 
 def _whole(receive: Receive) -> Receive:

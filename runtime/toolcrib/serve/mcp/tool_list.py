@@ -12,6 +12,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from bisect import bisect_right, insort
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 from secrets import token_hex
 from typing import NamedTuple, TypeAlias
@@ -80,6 +81,13 @@ class ToolListing:
         self._ends: set[tuple[str, int]] = set()
         self._inputs: dict[str, dict[str, JSON]] = {}
         self._outputs: dict[tuple[str, str], bool] = {}
+
+    def of_names(self, names: list[str]) -> ToolListing:
+        """The same listing with only some of its tools, sorted by name."""
+        part = copy(self)
+        # Definitions are shared; pages are not, since they would differ for every selection.
+        vars(part).update(names=names, _pages={}, _ends=set())
+        return part
 
     @cached_property
     def named(self) -> dict[str, str]:

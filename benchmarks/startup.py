@@ -11,6 +11,7 @@ that holds nothing else. Commands alternate, so that what else the machine does 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import subprocess
@@ -50,6 +51,23 @@ output_schema:
 mock: {result: {city: "{{ args.city }}", days: "{{ args.days }}", daily: []}}
 """
 
+SHOP = """\
+name: shop
+version: 1.0.0
+tools: [pay_order.tool.yaml]
+store: {orders: {key: id, file: orders.json}}
+"""
+
+PAY_ORDER = """\
+name: pay_order
+description: Pay an order.
+input_schema: {type: object, properties: {id: {type: string}}, required: [id]}
+mock:
+  rows: {order: {in: orders, key: "{{ args.id }}", missing: There is no such order.}}
+  effects: [{update: order, set: {payments: "{{ order.payments + [now] }}"}}]
+  result: "{{ order }}"
+"""
+
 
 class Goal(NamedTuple):
     """A command compared with another: at most `times` as long."""
@@ -63,6 +81,7 @@ GOALS = (
     Goal("toolcrib --version", "python -c pass", 1.3),
     Goal("toolcrib list", "python -c pass", 5.0),
     Goal("toolcrib call", "python -c 'import asyncio, json, jsonschema_rs'", 1.6),
+    Goal("toolcrib call --state, one of 1,000 orders", "toolcrib call, one of 1,000 orders", 1.2),
 )
 
 
@@ -79,6 +98,10 @@ def commands(folder: Path) -> dict[str, list[str]]:
             "import asyncio, json, jsonschema_rs",
         ],
         "toolcrib call": [toolcrib, "call", "get_forecast", "city=Oslo"],
+        "toolcrib call, one of 1,000 orders": [toolcrib, "call", "pay_order", "id=7"],
+        "toolcrib call --state, one of 1,000 orders": [
+            *(toolcrib, "call", "pay_order", "id=7", "--state", "state.json"),
+        ],
         "toolcrib --help": [toolcrib, "--help"],
         "toolcrib list --json": [toolcrib, "list", "--json"],
     }
@@ -117,11 +140,17 @@ def install(folder: Path) -> Path:
 
 
 def prepare(folder: Path) -> dict[str, str]:
-    """Write the descriptors into `folder/descriptors`; returns the variables to start under."""
+    """Write the descriptors into `folder/descriptors`, and a shop with a store into `folder/packs`; returns the variables to start under."""
     descriptors = folder / "descriptors"
     descriptors.mkdir()
     write_descriptors(descriptors, TOOLS - 1)
     (descriptors / "get_forecast.tool.yaml").write_text(FORECAST, encoding="utf-8")
+    shop = folder / "packs" / "shop"
+    shop.mkdir(parents=True)
+    (shop / "pack.yaml").write_text(SHOP, encoding="utf-8")
+    (shop / "pay_order.tool.yaml").write_text(PAY_ORDER, encoding="utf-8")
+    orders = [{"id": str(number), "item": "tea", "payments": []} for number in range(1_000)]
+    (shop / "orders.json").write_text(json.dumps(orders), encoding="utf-8")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(UNWANTED)}
     return kept | {"XDG_CACHE_HOME": str(folder / "cache"), "HOME": str(folder)}
 

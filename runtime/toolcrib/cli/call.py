@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, aclosing, contextmanager, nullcontext
 from difflib import get_close_matches
 from typing import Any
 
@@ -23,6 +23,7 @@ from toolcrib.cli.options import (
     passthrough_option,
     print_refusals,
     read_options,
+    told_while_waiting,
     tool_argument,
     words_argument,
 )
@@ -89,6 +90,12 @@ class _CallCommand(click.Command):
     default="",
     help="A repeated call with the same key gets the result of the first one, which the journal keeps.",
 )
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Keep the store of the mocks in this file: continue from it, and write what the call changed.",
+)
 @passthrough_option
 @json_option
 @read_options
@@ -105,6 +112,7 @@ def command(
     verbose: bool,
     seed: int,
     idempotency_key: str,
+    state: str | None,
     passthrough: bool,
     as_json: bool,
     reading: ReadOptions,
@@ -113,7 +121,10 @@ def command(
 
     The result goes to stdout and everything else to stderr; the exit code reports the outcome. `key=text` passes a
     string, which is coerced to the type that the tool's schema asks for; `key:=json` passes any JSON value, and a JSON
-    object several arguments: `'{"city": "Oslo"}'`. Each call starts from the store of the documents.
+    object several arguments: `'{"city": "Oslo"}'`.
+
+    Each call starts from the store of the documents, unless `--state` names a file that keeps it between calls.
+    `toolcrib shell` keeps the store as long as it runs.
     """
     arguments = read_arguments(words, args_file)
     modes = {name: mode} if mode is not None else {}
@@ -123,7 +134,8 @@ def command(
         approver.approvals = runtime.approvals
     print_refusals(runtime)
     # Only the result goes to stdout, whatever the code of a Python tool prints.
-    with redirected_stdout(), log_exchanges() if verbose else nullcontext():
+    kept = nullcontext() if state is None else _kept_store(runtime, state, writes=not dry_run)
+    with redirected_stdout(), log_exchanges() if verbose else nullcontext(), kept as unkept:
         result = asyncio.run(
             _answer(runtime, name, arguments, explain=explain, dry_run=dry_run, key=idempotency_key)
         )
@@ -137,7 +149,44 @@ def command(
     code = print_result(result, as_json=as_json, worded=bool(words))
     if dry_run and not as_json:
         _tell_other_errors(result)
+    if unkept:
+        click.echo(
+            f"the call was made, but its changes to the store are lost: {escape_terminal(unkept[0])}",
+            err=True,
+        )
+        code = exit_codes.OUTPUT_FAILED
     ctx.exit(code)
+
+
+STATE_PATIENCE = 10.0
+"""Seconds to wait for another process that uses the state file."""
+
+
+@contextmanager
+def _kept_store(runtime: Runtime, path: str, *, writes: bool) -> Iterator[list[str]]:
+    """Within the block, calls continue from the store in a file. After it, the file has the store that they left.
+
+    The list gets the message of an error if the file cannot be written, since the call was made.
+
+    Raises:
+        UnusableState: The file cannot be used; nothing was called.
+    """
+    from toolcrib.engine.session_state import UnusableState, open_state, restore_state, saved_state  # noqa: PLC0415 -- few calls keep it
+
+    session = engine_of(runtime).default_session
+    unkept: list[str] = []
+    with ExitStack() as stack:
+        with told_while_waiting(f"waiting for another process that uses {path}"):
+            file = stack.enter_context(open_state(path, patience=STATE_PATIENCE, writes=writes))
+        restore_state(session, file.state)
+        try:
+            yield unkept
+        finally:
+            if writes:
+                try:
+                    file.write(saved_state(session))
+                except UnusableState as error:
+                    unkept.append(error.message)
 
 
 def print_result(result: Result, *, as_json: bool, worded: bool) -> int:

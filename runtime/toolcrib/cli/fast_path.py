@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from typing import TypeAlias
 
-    from toolcrib.core.model import Result
+    from toolcrib.core.model import JSON, Result
+    from toolcrib.engine.session import Session
 
     ParsedWords: TypeAlias = tuple[list[str], set[str], dict[str, list[str]]]
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 PROFILE_VARIABLE = "TOOLCRIB_PROFILE"
 """Equal to `loading.settings.PROFILE_VARIABLE`, whose module is slow to import."""
 
-ONCE = ("--profile", "--mode", "--seed")
+ONCE = ("--profile", "--mode", "--seed", "--state")
 """Options that fall back to the command if they are given twice."""
 
 
@@ -56,7 +57,9 @@ def list_tools(words: Sequence[str]) -> int | None:
 
 def call(words: Sequence[str]) -> int | None:
     """Answer `toolcrib call NAME [KEY=TEXT | KEY:=JSON]...` for a tool that never waits, such as a mock."""
-    parsed = _parse_words(words, ("--json", "--no-index"), ("--pack", "--profile", "--mode", "--seed"))
+    parsed = _parse_words(
+        words, ("--json", "--no-index"), ("--pack", "--profile", "--mode", "--seed", "--state")
+    )
     if parsed is None or not parsed[0]:
         return None
     (name, *rest), flags, options = parsed
@@ -96,11 +99,33 @@ def call(words: Sequence[str]) -> int | None:
         and not engine_of(runtime).executors.is_contained(tool.mode)
     ):
         return None  # The tool may wait, and binding it may ask for trust, which must not happen twice.
-    result = engine_of(runtime).default_session.call_at_once(name, arguments)
+    session = engine_of(runtime).default_session
+    state = _only(options, "--state")
+    result = (
+        session.call_at_once(name, arguments)
+        if state is None
+        else _kept_call(session, name, arguments, state)
+    )
     if result is None:
         return None
     runtime.close()
     return _print_result(result, as_json="--json" in flags, worded=bool(rest))
+
+
+def _kept_call(session: Session, name: str, arguments: dict[str, JSON], path: str) -> Result | None:
+    """Call a tool with the store of a state file; None if nothing was called."""
+    from toolcrib.engine.session_state import UnusableState, open_state, restore_state, saved_state  # noqa: PLC0415
+
+    # The command waits for another process, and reports errors.
+    try:
+        with open_state(path, patience=0) as file:
+            restore_state(session, file.state)
+            result = session.call_at_once(name, arguments)
+            if result is not None:
+                file.write(saved_state(session))
+            return result
+    except UnusableState:
+        return None
 
 
 def _parse_words(words: Sequence[str], flags: Collection[str], valued: Collection[str]) -> ParsedWords | None:

@@ -341,6 +341,8 @@ class Session:
 
         store = store_of(self)
         store.declared = self._collections
+        if store.saved:
+            store.recall(self._collections())
         return store
 
     def _collections(self) -> Iterator[Collection]:

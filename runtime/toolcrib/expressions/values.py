@@ -86,6 +86,16 @@ def frozen(value: JSON) -> Hashable:
     return value
 
 
+def thawed(key: Any) -> JSON:
+    """A value that has this key of `frozen`."""
+    if not isinstance(key, tuple):
+        value: JSON = key
+        return value
+    if key[0] == "object":
+        return {name: thawed(item) for name, item in key[1]}
+    return [*map(thawed, key[1])] if key[0] == "list" else key[0] == "true"
+
+
 def bounded_number(value: float) -> float:
     """The number itself.
 

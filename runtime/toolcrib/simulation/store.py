@@ -93,19 +93,33 @@ FRESH = StoreVersion()
 """The store of a session without changes."""
 
 
+class SavedRows(NamedTuple):
+    """What a session has changed in a collection, as it is saved for a later one.
+
+    Attributes:
+        written: Key -> row, for rows that replace initial rows, or follow them.
+        deleted: Keys of initial rows that are gone, or that were deleted and written again.
+    """
+
+    written: Mapping[str, JSON]
+    deleted: tuple[str, ...]
+
+
 class Store:
     """The store of one session.
 
     Attributes:
         version: The current version.
+        saved: Id of a collection -> changes of an earlier session, until `recall` makes them part of the version.
         collections: Id -> collection, for collections that were written.
         declared: Returns the collections that `rows` finds by their names.
     """
 
-    __slots__ = ("_earlier", "collections", "declared", "version")
+    __slots__ = ("_earlier", "collections", "declared", "saved", "version")
 
     def __init__(self) -> None:
         self.version = FRESH
+        self.saved: dict[str, SavedRows] = {}
         self.collections: dict[str, Collection] = {}
         self.declared: Callable[[], Iterable[Collection]] = self.collections.values
         self._earlier: dict[str, StoreVersion] = {}
@@ -122,6 +136,31 @@ class Store:
         for known in moved:
             self._earlier.pop(known, None)
             self._earlier[known] = earlier
+
+    def recall(self, collections: Iterable[Collection]) -> None:
+        """Make the saved changes of some collections part of the version.
+
+        Changes of a collection whose rows cannot be read stay saved; reading its rows reports why.
+        """
+        for collection in collections:
+            saved = self.saved.get(collection.id)
+            if saved is None:
+                continue
+            try:
+                base = rows_of(collection)
+            except ExpressionError:
+                continue
+            gone = frozenset(saved.deleted)
+            below = {key: row for key, row in base.items() if key not in gone} if gone else base
+            rows = {**self.version.rows, collection.id: RowLayers(below, saved.written)}
+            self.version = self.version._replace(rows=rows)
+            self.collections[collection.id] = collection
+            del self.saved[collection.id]
+
+    def saved_rows(self) -> dict[str, SavedRows]:
+        """Id of a collection -> its changes, for a later session."""
+        written = self.version.rows.items()
+        return self.saved | {known: _saved(self.collections[known], layers) for known, layers in written}
 
     def before(self, fixture: Fixture) -> StoreVersion | None:
         """The version before the last change of a collection or machine of a fixture; None without a change."""
@@ -194,6 +233,22 @@ def _changes(collection: Collection, layers: RowLayers) -> dict[str, JSON]:
     }
     gone = () if untouched else [key for key in base if key not in layers.whole()]
     return {key: copy_value(row) for key, row in found.items()} | dict.fromkeys(gone)
+
+
+def _saved(collection: Collection, layers: RowLayers) -> SavedRows:
+    base, whole = rows_of(collection), layers.whole()
+    if layers.below is base:
+        return SavedRows(layers.above, ())
+    # Initial rows that were never deleted come first, in their order; other rows follow in the order of their creation.
+    places, last = {key: place for place, key in enumerate(base)}, -1
+    kept: set[str] = set()
+    for key in whole:
+        if places.get(key, -1) <= last:
+            break
+        kept.add(key)
+        last = places[key]
+    written = {key: row for key, row in whole.items() if key not in kept or row is not base[key]}
+    return SavedRows(written, tuple(key for key in base if key not in kept))
 
 
 def store_of(session: CallSession) -> Store:
@@ -275,4 +330,9 @@ class CallCounter:
 
 def call_counter_of(session: CallSession, tool: str) -> CallCounter:
     """The counter of a tool's calls in a session, which mocks and faults share."""
-    return session.slot(f"calls of {tool}", CallCounter)
+    return session.slot(counter_key(tool), CallCounter)
+
+
+def counter_key(tool: str) -> str:
+    """The slot of the session that holds the counter of a tool's calls."""
+    return f"calls of {tool}"

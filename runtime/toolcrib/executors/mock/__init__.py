@@ -341,6 +341,8 @@ def _keeping(fixture: Fixture, pack: str) -> _Scoping:
 
     def scope(call: Call, number: int, *, before: bool = False) -> Scope:
         store = store_of(call.context.session)
+        if store.saved:
+            store.recall(fixture.collections.values())
         version = store.before(fixture) if before else None
         return StatefulScope(call, number, UnitOfWork(store, fixture, version, pack))
 

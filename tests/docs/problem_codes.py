@@ -23,6 +23,7 @@ OUTSIDE = (
     "engine/approvals.py",
     "engine/call_journal.py",
     "engine/idempotency_keys.py",
+    "engine/session_state.py",
     "security/approvals.py",
     "security/journal",
     "security/encryption.py",

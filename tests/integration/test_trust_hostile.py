@@ -48,6 +48,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("call", "handed_on", "--allow-passthrough"),
         ("call", "look"),
     ],
+    "shell": [("shell",)],
     "cost": [("cost",)],
     "run": [
         ("run",),

@@ -34,6 +34,7 @@ from toolcrib.core.model import JSON, Outcome, Partial, Progress, Result
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
+from toolcrib.engine.session import Session
 from toolcrib.security.access import decision_from
 from toolcrib.security.trust import Untrusted
 
@@ -229,19 +230,34 @@ async def _answer(
                 _tell_plan(planned)
             if dry_run:
                 return planned
-        result = await _called(runtime, name, arguments, key)
-        if result.outcome is Outcome.NOT_FOUND and engine_of(runtime).undiscovered:
-            # The tools of servers that were not queried yet may be near misses for the hint.
-            await runtime.discover()
-            result = await _called(runtime, name, arguments, key)
-        return result
+        return await call_tool(runtime, name, arguments, session=engine_of(runtime).default_session, key=key)
 
 
-async def _called(runtime: Runtime, name: str, arguments: dict[str, JSON], key: str) -> Result:
+async def call_tool(
+    runtime: Runtime, name: str, arguments: dict[str, JSON], *, session: Session, key: str = ""
+) -> Result:
+    """Call a tool in a session, and print progress on stderr if it is a terminal.
+
+    Args:
+        runtime: The runtime of the session.
+        name: Name of the tool.
+        arguments: Its arguments.
+        session: The session.
+        key: Idempotency key; empty for none.
+    """
+    result = await _called(session, name, arguments, key)
+    if result.outcome is Outcome.NOT_FOUND and engine_of(runtime).undiscovered:
+        # The tools of servers that were not queried yet may be near misses for the hint.
+        await runtime.discover()
+        result = await _called(session, name, arguments, key)
+    return result
+
+
+async def _called(session: Session, name: str, arguments: dict[str, JSON], key: str) -> Result:
     # The loop does not run while a person is asked, so this does not appear in a question.
     waiting = asyncio.get_running_loop().call_later(PATIENCE, _tell_waiting, name)
     try:
-        async for event in engine_of(runtime).default_session.stream(name, arguments, idempotency_key=key):
+        async for event in session.stream(name, arguments, idempotency_key=key):
             if isinstance(event, Result):
                 return event
             _tell_event(event)

@@ -59,6 +59,7 @@ VERBS: Mapping[str, Verb] = {
     "search": Verb("list", "Search the tools by keyword.", name="search"),
     "show": Verb("show", "Show the details of one tool."),
     "call": Verb("call", "Call a tool.", quick="fast_path:call"),
+    "shell": Verb("shell", "Call tools in one session, line by line."),
     "cost": Verb("cost", "Count the tokens that the tool declarations use."),
     "run": Verb("run", "Run the scenarios and the examples of descriptors."),
     "chat": Verb("chat", "Chat with a model that uses the tools."),

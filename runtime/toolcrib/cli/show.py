@@ -61,7 +61,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
     if as_json:
         click.echo(json_text(_document(runtime, tool)))
         return
-    for line in _page(runtime, tool):
+    for line in tool_lines(runtime, tool):
         click.echo(line)
 
 
@@ -127,7 +127,8 @@ def _example(tool: Descriptor, index: int) -> dict[str, JSON]:
     return shown | ({"result": redact(example.result, tool.output_schema)} if example.has_result else {})
 
 
-def _page(runtime: Runtime, tool: Descriptor) -> Iterator[str]:
+def tool_lines(runtime: Runtime, tool: Descriptor) -> Iterator[str]:
+    """The details of a tool, as lines for a terminal."""
     title = f"  {escape_terminal(tool.title)}" if tool.title else ""
     yield click.style(tool.name, bold=True) + title
     for line in escape_terminal(tool.description).splitlines():

@@ -55,6 +55,7 @@ COMMANDS = (
     "call echo",
     "call echo --json",
     "call echo --dry-run",
+    "shell --help",
     "cost",
     "cost --json",
     "run",

@@ -11,6 +11,7 @@ from a2a.types import AgentCard
 from a2a.utils.signing import create_agent_card_signer
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from google.protobuf.json_format import MessageToDict, ParseDict
+from jwt import PyJWS
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm
 
 from a2a_agents import DESCRIPTORS, SKILLS, card_of, echoes, sdk_agent
@@ -382,6 +383,18 @@ def signed(key, algorithm, kid="k1", change=lambda card: card):
     return make
 
 
+def signed_as_specified(base):
+    """A card with a signature over the text that the specification demands, with the empty values that the SDK would remove."""
+    card = MessageToDict(ParseDict(card_of(base), AgentCard(), ignore_unknown_fields=True))
+    empty = {"uri": "urn:other", "params": {"text": "", "list": [], "object": {}}}
+    card["capabilities"].setdefault("extensions", []).append(empty)
+    card["description"] = ""
+    text = json.dumps(card, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    made = PyJWS().encode(text.encode(), EC_KEY, "ES256", headers={"kid": "k1", "typ": "JOSE"})
+    protected, _, signature = made.split(".")
+    return {**card, "signatures": [{"protected": protected, "signature": signature}]}
+
+
 def key_set(folder, *keys):
     made = []
     for kid, key in keys:
@@ -395,6 +408,15 @@ def key_set(folder, *keys):
 async def test_a_signed_card_is_verified(tmp_path, key, algorithm):
     keys = key_set(tmp_path, ("other", OTHER_KEY), ("k1", key))
     async with sdk_agent(card=signed(key, algorithm)) as crm:
+        agents = {"crm": {"card": crm.base, "import": True, "jwks": keys}}
+        async with opened(tmp_path, agents) as tools:
+            assert tools.problems == ()
+            assert (await tools.call("crm__add", {"a": 1, "b": 2})).value == {"sum": 3}
+
+
+async def test_a_signature_over_empty_values_is_verified(tmp_path):
+    keys = key_set(tmp_path, ("k1", EC_KEY))
+    async with sdk_agent(card=signed_as_specified) as crm:
         agents = {"crm": {"card": crm.base, "import": True, "jwks": keys}}
         async with opened(tmp_path, agents) as tools:
             assert tools.problems == ()

@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 import ssl
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from datetime import UTC, datetime
 
 import httpx
@@ -18,7 +19,11 @@ import pytest
 import trustme
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.types import AgentCard, SendMessageRequest, Task
+from a2a.utils.signing import create_signature_verifier
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from google.protobuf.json_format import MessageToDict, ParseDict
+from jwt import PyJWS
 
 from holding import project
 from served_a2a import (
@@ -40,7 +45,7 @@ from served_a2a import (
     text_message,
 )
 from toolcrib import Runtime
-from toolcrib.serve.a2a import AgentOptions
+from toolcrib.serve.a2a import AgentOptions, CardKey
 from toolcrib.serve.http_common.listen_address import CertificateFiles
 
 ADD = MessageToDict(message_of("add", {"a": 1, "b": 2}))
@@ -512,6 +517,47 @@ async def test_13_1_tasks_of_other_peers_do_not_exist(asking):
         agent.http.headers["authorization"] = f"Bearer {ADA}"
         _, page = await agent.asked("JSONRPC", "ListTasks")
         assert {task["id"] for task in page["tasks"]} == {held.id, ended["id"]}
+
+
+def signed_text(card):
+    """What the signatures of a served card cover, by the rules of section 8.4.1."""
+    card = json.loads(json.dumps(card))
+    del card["signatures"]
+    # Members that are neither required nor optional are left out if they have the default value.
+    for extension in card["capabilities"]["extensions"]:
+        assert extension.pop("required") is False
+    for requirement in card.get("securityRequirements", ()):
+        assert requirement["schemes"]["bearer"].pop("list") == []
+    # RFC 8785; the card has no numbers but whole ones, and no names beside ASCII.
+    return json.dumps(card, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("tokens", [(), (ADA,)])
+async def test_8_4_a_signature_covers_the_canonical_card(tmp_path, tokens):
+    def greet(name: str = "", titles: tuple[str, ...] = ()) -> dict[str, str]:
+        """Grüße a person."""
+        return {"greeting": f"Hello {name}"}
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    file = tmp_path / "key.pem"
+    file.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    options = AgentOptions(watch=False, signing_key=CardKey(file, "shop-1"))
+    async with serving(runtime_of(greet), options, tokens=tokens) as agent:
+        agent.http.headers.pop("authorization", None)
+        card = (await agent.http.get(f"{agent.url}/.well-known/agent-card.json")).json()
+        # The second one is for the SDK, which removes empty values that the card must have.
+        assert len(card["signatures"]) == 2
+        payload = urlsafe_b64encode(signed_text(card)).rstrip(b"=").decode()
+        for signature in card["signatures"]:
+            # 8.4.2
+            padded = signature["protected"] + "=" * (-len(signature["protected"]) % 4)
+            header = json.loads(urlsafe_b64decode(padded))
+            assert header == {"alg": "ES256", "kid": "shop-1", "typ": "JOSE"}
+        first = card["signatures"][0]
+        token = f"{first['protected']}.{payload}.{first['signature']}"
+        assert PyJWS().decode(token, private.public_key(), ["ES256"]) == signed_text(card)
+        verify = create_signature_verifier(lambda _kid, _url: private.public_key(), ["ES256"])
+        verify(ParseDict(card, AgentCard()))
 
 
 async def test_8_6_1_and_14_3_the_card_can_be_cached_and_revalidated():

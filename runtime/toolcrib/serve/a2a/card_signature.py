@@ -11,22 +11,27 @@ from typing import TYPE_CHECKING, Any
 from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.serve.a2a.agent_options import CardKey
+from toolcrib.servers.a2a.signatures import canonical_card
 
 if TYPE_CHECKING:
     from a2a.types import AgentCard
 
 
-def card_signer(key: CardKey) -> Callable[[AgentCard], AgentCard]:
-    """A function that adds a signature to a card.
+def card_signer(key: CardKey) -> Callable[[AgentCard], list[dict[str, str]]]:
+    """A function that returns the signatures of a card.
+
+    One covers the card in the form of the specification. If the SDK, which removes empty values, cannot verify it, a second one covers
+    the card in the form of the SDK.
 
     Raises:
         ConfigurationError: The extra `signing` is not installed, or the key cannot be used.
     """
     with imports_of_extra("signing", cannot="sign cards", doing="signing cards"):
-        from a2a.utils.signing import create_agent_card_signer  # noqa: PLC0415 -- an extra
+        from a2a.utils import signing  # noqa: PLC0415 -- an extra
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+        from jwt import PyJWS  # noqa: PLC0415
         from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm  # noqa: PLC0415
     try:
         pem = key.file.read_bytes()
@@ -50,7 +55,21 @@ def card_signer(key: CardKey) -> Callable[[AgentCard], AgentCard]:
         )
     # The SDK's type also requires `jku`, which may not be null in a header (RFC 7515, 4.1.2).
     header: Any = {"alg": algorithm, "kid": key.key_id or _thumbprint(json.loads(jwk)), "typ": "JOSE"}
-    return create_agent_card_signer(pem, header)
+    jws, public = PyJWS(), private.public_key()
+    sign_for_sdk = signing.create_agent_card_signer(pem, header)
+    verify = signing.create_signature_verifier(lambda _kid, _url: public, [algorithm])
+
+    def signatures(card: AgentCard) -> list[dict[str, str]]:
+        text = jws.encode(canonical_card(card), private, algorithm, headers=header)
+        protected, _, signature = text.split(".")
+        card.signatures.add(protected=protected, signature=signature)
+        try:
+            verify(card)
+        except signing.InvalidSignaturesError:
+            sign_for_sdk(card)
+        return [{"protected": each.protected, "signature": each.signature} for each in card.signatures]
+
+    return signatures
 
 
 def _thumbprint(jwk: dict[str, Any]) -> str:

@@ -58,7 +58,7 @@ class Cards:
         options: AgentOptions,
         *,
         authenticated: bool,
-        sign: Callable[[AgentCard], AgentCard] | None,
+        sign: Callable[[AgentCard], list[dict[str, str]]] | None,
     ) -> None:
         """Describe the tools of a runtime.
 
@@ -66,7 +66,7 @@ class Cards:
             runtime: The tools.
             options: What is served.
             authenticated: Whether peers must authenticate.
-            sign: Adds a signature to a card; None for cards without one.
+            sign: Returns the signatures of a card; None for cards without them.
         """
         self._runtime = runtime
         self._options = options
@@ -102,9 +102,7 @@ class Cards:
     def _encoded(self, tools: list[Any], toolset: str, url: str) -> EncodedCard:
         card = self._card(tools, toolset, url)
         if self._sign is not None:
-            signed = self._sign(ParseDict(card, AgentCard(), ignore_unknown_fields=True))
-            made = signed.signatures[-1]
-            card["signatures"] = [{"protected": made.protected, "signature": made.signature}]
+            card["signatures"] = self._sign(ParseDict(card, AgentCard(), ignore_unknown_fields=True))
         body = json.dumps(card, separators=(",", ":"), ensure_ascii=False)
         encoded = body.encode(errors="replace")
         return EncodedCard(card, encoded, b'"%s"' % hashlib.sha256(encoded).hexdigest()[:32].encode())

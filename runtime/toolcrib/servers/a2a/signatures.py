@@ -1,11 +1,19 @@
-"""Signatures of agent cards (A2A 1.0, section 8.4), verified with the SDK."""
+"""Signatures of agent cards (A2A 1.0, section 8.4): the text that is signed, and their verification.
+
+The SDK removes every empty value from a card before it signs it, also in schemas and in members that are required, which the
+specification does not allow. Signatures over both texts are accepted.
+"""
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from typing import Any, Final
 
 from a2a.types import AgentCard
+from google.api.field_behavior_pb2 import REQUIRED, field_behavior
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import Message
 
 from toolcrib.core.dependencies import installed_version
 from toolcrib.core.model import Outcome
@@ -16,6 +24,39 @@ from toolcrib.servers.mcp.failures import InvalidAnswer, ServerUnavailable
 
 ALGORITHMS: Final = ("ES256", "ES384", "ES512", "EdDSA", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 """The algorithms of accepted signatures (RFC 7518, RFC 8037): those with public keys."""
+
+
+def canonical_card(card: AgentCard) -> bytes:
+    """The text of a card that its signatures cover (A2A 1.0, sections 8.4.1 and 5.7; RFC 8785).
+
+    Raises:
+        ValueError: The card has a number or a text without a canonical form.
+    """
+    from rfc8785 import dumps  # noqa: PLC0415 -- few cards are signed
+
+    told = MessageToDict(card)
+    told.pop("signatures", None)
+    _add_required(card, told)
+    return dumps(told)
+
+
+def _add_required(message: Message, told: dict[str, Any]) -> None:
+    """Add the required members of a message that have the default value, which its JSON lacks."""
+    for field in message.DESCRIPTOR.fields:
+        name, value = field.json_name, getattr(message, field.name)
+        nested = field.message_type
+        if name not in told:
+            required = REQUIRED in field.GetOptions().Extensions[field_behavior]
+            if required and (field.is_repeated or nested is None):
+                told[name] = [] if field.is_repeated else value
+        elif nested is not None and nested.GetOptions().map_entry:
+            for key, each in value.items() if isinstance(told[name], dict) else ():
+                if isinstance(each, Message):
+                    _add_required(each, told[name][key])
+        elif nested is not None and nested.file.package == message.DESCRIPTOR.file.package:
+            both = zip(value, told[name], strict=True) if field.is_repeated else ((value, told[name]),)
+            for each, member in both:
+                _add_required(each, member)
 
 
 def verified_card(raw: dict[str, Any], agent: Server) -> dict[str, Any]:
@@ -36,7 +77,7 @@ def verified_card(raw: dict[str, Any], agent: Server) -> dict[str, Any]:
         message = f"the card of the agent `{agent.name}` must be signed, and the packages that verify signatures are not installed"
         hint = "pip install 'toolcrib[a2a,signing]'"
         raise ServerUnavailable(message, code="missing_extra", hint=hint, retryable=False)
-    from a2a.utils import signing  # noqa: PLC0415 -- few agents have keys
+    from a2a.utils import signing  # noqa: PLC0415 -- few cards are signed
     from jwt import PyJWK  # noqa: PLC0415 -- as above
     from jwt.exceptions import InvalidKeyError, PyJWTError  # noqa: PLC0415 -- as above
 
@@ -61,7 +102,8 @@ def verified_card(raw: dict[str, Any], agent: Server) -> dict[str, Any]:
         raise InvalidAnswer("its card must be signed, and does not have the form of A2A 1.0") from None
     verify = signing.create_signature_verifier(provide, [*ALGORITHMS])
     try:
-        verify(card)
+        if not _fits(card, provide):
+            verify(card)
     except signing.SignatureVerificationError as error:
         fault = (
             "has no signature"
@@ -76,6 +118,27 @@ def verified_card(raw: dict[str, Any], agent: Server) -> dict[str, Any]:
         ) from None
     signed: dict[str, Any] = whole_numbers(MessageToDict(card))
     return signed
+
+
+def _fits(card: AgentCard, key_of: Callable[[str | None, str | None], Any]) -> bool:
+    """Whether one of the signatures covers the card in the form of the specification."""
+    from jwt import PyJWS  # noqa: PLC0415 -- few cards are signed
+    from jwt.exceptions import PyJWTError  # noqa: PLC0415 -- as above
+
+    try:
+        payload = urlsafe_b64encode(canonical_card(card)).rstrip(b"=").decode()
+    except (ValueError, RecursionError):
+        return False
+    jws = PyJWS()
+    for signature in card.signatures:
+        token = f"{signature.protected}.{payload}.{signature.signature}"
+        try:
+            key = key_of(jws.get_unverified_header(token).get("kid"), None)
+            jws.decode(token, key, [*ALGORITHMS])
+        except PyJWTError:
+            continue
+        return True
+    return False
 
 
 def keys_of_file(path: str, place: str) -> list[dict[str, Any]]:

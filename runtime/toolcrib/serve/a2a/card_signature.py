@@ -30,7 +30,11 @@ def card_signer(key: CardKey) -> Callable[[AgentCard], list[dict[str, str]]]:
         from a2a.utils import signing  # noqa: PLC0415 -- an extra
         from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
         from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa  # noqa: PLC0415
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+            Encoding,
+            PublicFormat,
+            load_pem_private_key,
+        )
         from jwt import PyJWS  # noqa: PLC0415
         from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm  # noqa: PLC0415
     try:
@@ -55,7 +59,8 @@ def card_signer(key: CardKey) -> Callable[[AgentCard], list[dict[str, str]]]:
         )
     # The SDK's type also requires `jku`, which may not be null in a header (RFC 7515, 4.1.2).
     header: Any = {"alg": algorithm, "kid": key.key_id or _thumbprint(json.loads(jwk)), "typ": "JOSE"}
-    jws, public = PyJWS(), private.public_key()
+    jws = PyJWS()
+    public = private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     sign_for_sdk = signing.create_agent_card_signer(pem, header)
     verify = signing.create_signature_verifier(lambda _kid, _url: public, [algorithm])
 

@@ -59,6 +59,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "chat": [("chat", "--provider", "scripted", "--script", "is_judged_by_a_model", "hello")],
     "replay": [("replay", "--tasks", "tasks.jsonl")],
     "lock": [("lock",), ("lock", "--check"), ("lock", "--update"), ("lock", "program")],
+    "diff": [("diff", "."), ("diff", "HEAD")],
     "import": [
         ("import", "mcp", "program"),
         ("import", "mcp", "web"),

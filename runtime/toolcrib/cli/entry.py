@@ -65,6 +65,7 @@ VERBS: Mapping[str, Verb] = {
     "chat": Verb("chat", "Chat with a model that uses the tools."),
     "replay": Verb("replay", "Replay recorded tasks, and compare results and changed rows."),
     "lock": Verb("lock", "Lock what MCP servers offer, and show what changed since."),
+    "diff": Verb("diff", "Compare two sets of tools, and say what each change means."),
     "import": Verb(
         "import_",
         "Import tools of an MCP server, a PromptKit arena or a PromptPack.",

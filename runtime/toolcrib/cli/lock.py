@@ -301,14 +301,20 @@ def review_lines(found: ServerReview) -> Iterator[str]:
     for name in found.removed:
         yield f"  {click.style('-', fg='red')} {spell_out_hidden(name)}: no longer offered"
     for name, change in found.changed.items():
-        yield f"  {spell_out_hidden(name)}: {_verdicts(change)}"
-        yield from (f"    {_line(line)}" for line in render_lines(change.differences))
-        for breach in change.breaches:
-            yield f"    {click.style('breaking', fg='red')}: {spell_out_hidden(str(breach))}"
+        yield from (f"  {line}" for line in change_lines(name, change))
 
 
-def _verdicts(change: ToolChange) -> str:
-    return ", ".join(click.style(kind, fg=_COLOURS[kind], bold=True) for kind in change.verdicts)
+def change_lines(name: str, change: ToolChange) -> Iterator[str]:
+    """The change of a tool: its verdicts, the differences, and why it is breaking."""
+    yield f"{spell_out_hidden(name)}: {verdicts_text(change.verdicts)}"
+    yield from (f"  {_line(line)}" for line in render_lines(change.differences))
+    for breach in change.breaches:
+        yield f"  {click.style('breaking', fg='red')}: {spell_out_hidden(str(breach))}"
+
+
+def verdicts_text(verdicts: Iterable[Kind]) -> str:
+    """Kinds of changes, in their colours."""
+    return ", ".join(click.style(kind, fg=_COLOURS[kind], bold=True) for kind in verdicts)
 
 
 def _line(line: DiffLine) -> str:
@@ -397,13 +403,14 @@ def _json_of_server(found: ServerReview, failure: ToolcribError | None) -> dict[
         "endpoint": [_json_of_difference(each) for each in found.endpoint],
         "added": [*found.added] if found.before is not None else [],
         "removed": [*found.removed],
-        "changed": {name: _json_of_change(change) for name, change in found.changed.items()},
+        "changed": {name: json_of_change(change) for name, change in found.changed.items()},
         "hidden": {name: [each._asdict() for each in hidden] for name, hidden in found.hidden.items()},
         "unlockable": dict(found.unlockable),
     }
 
 
-def _json_of_change(change: ToolChange) -> dict[str, Any]:
+def json_of_change(change: ToolChange) -> dict[str, Any]:
+    """The change of a tool as JSON: `verdicts`, `differences`, `breaches`."""
     return {
         "verdicts": [*change.verdicts],
         "differences": [_json_of_difference(each) for each in change.differences],

@@ -27,10 +27,12 @@ __all__ = [
     "Kind",
     "LockDifference",
     "ServerReview",
+    "SetDifference",
     "Sign",
     "ToolChange",
     "Value",
     "compare",
+    "compare_sets",
     "differences",
     "endpoint_differences",
     "is_read_by_models",
@@ -455,6 +457,68 @@ _LEAST: Final = 200
 """Minimum effort for each tool."""
 
 
+class SetDifference(NamedTuple):
+    """What differs between two sets of tools.
+
+    Attributes:
+        added: New tools, in order.
+        removed: Tools that are gone, in order.
+        renamed: Old name -> new name, for tools in both lists whose definitions differ only in their name.
+        changed: Tool -> its change.
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    renamed: Mapping[str, str]
+    changed: Mapping[str, ToolChange]
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is any difference."""
+        return bool(self.added or self.removed or self.changed)
+
+    @property
+    def verdicts(self) -> tuple[Kind, ...]:
+        """Kinds of all changes, in the order of `KINDS`. A model reads which tools there are; a call of a removed one fails."""
+        kinds: set[Kind] = {kind for change in self.changed.values() for kind in change.verdicts}
+        if self.removed:
+            kinds |= {"breaking", "prompt-affecting"}
+        if self.added:
+            kinds |= {"compatible", "prompt-affecting"}
+        return tuple(kind for kind in KINDS if kind in kinds)
+
+
+def compare_sets(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> SetDifference:
+    """Compare two sets of definitions.
+
+    Args:
+        before: Name -> the old definition, with the keys of MCP.
+        after: Name -> the new definition.
+    """
+    added = [name for name in after if name not in before]
+    removed = [name for name in before if name not in after]
+    changed = [
+        name
+        for name, definition in after.items()
+        if name in before and any(definition.get(key) != before[name].get(key) for key in HASHED)
+    ]
+    # A server can change all its tools, and 10,000 facts take up to a second: the tools share a fixed effort.
+    effort = min(max(_EFFORT // max(len(changed), 1), _LEAST), EFFORT)
+    unnamed = {_without_name(after[name]): name for name in reversed(added)} if removed else {}
+    return SetDifference(
+        tuple(added),
+        tuple(removed),
+        {name: unnamed[known] for name in removed if (known := _without_name(before[name])) in unnamed},
+        {name: compare(before[name], after[name], effort) for name in changed},
+    )
+
+
+def _without_name(definition: Mapping[str, Any]) -> str:
+    return canonical({key: definition.get(key) for key in HASHED if key != "name"})
+
+
 class ServerReview(NamedTuple):
     """The result of comparing one server with its lock.
 
@@ -510,16 +574,15 @@ def review(before: LockedServer | None, server: Server, catalogue: Catalogue) ->
     of_itself = hidden_in(catalogue.info)
     # Without a lock no tool counts as added or changed.
     known = now.tools if before is None else before.tools
-    changed = [name for name, tool in now.tools.items() if name in known and known[name].hash != tool.hash]
-    # A server can change all its tools, and 10,000 facts take up to a second: the tools share a fixed effort.
-    effort = min(max(_EFFORT // max(len(changed), 1), _LEAST), EFFORT)
+    changes = compare_sets(
+        {name: tool.definition for name, tool in known.items()},
+        {name: tool.definition for name, tool in now.tools.items()},
+    )
     return review_endpoint(before, server)._replace(
         now=now,
-        added=tuple(name for name in now.tools if name not in known),
-        removed=tuple(name for name in known if name not in now.tools),
-        changed={
-            name: compare(known[name].definition, now.tools[name].definition, effort) for name in changed
-        },
+        added=changes.added,
+        removed=changes.removed,
+        changed=changes.changed,
         hidden={**({"": of_itself} if of_itself else {}), **hidden},
         unlockable=unlockable_tools(catalogue),
         odd=tuple(name for name in catalogue.tools if not is_ordinary_name(name)),

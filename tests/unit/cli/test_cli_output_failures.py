@@ -69,6 +69,8 @@ COMMANDS = (
     "replay --tasks day.jsonl --json",
     "lock --mcp servers.json",
     "lock --mcp servers.json --json",
+    "diff .",
+    "diff . --json",
     "import mcp calc --mcp servers.json --out imported",
     "export promptpack pack --out exported.json",
     "stubs",

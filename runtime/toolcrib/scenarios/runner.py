@@ -34,6 +34,8 @@ from toolcrib.scenarios.verification import (
     RunEvidence,
     compare_golden,
     compare_step,
+    due_effects,
+    failed_effects,
     fault_notes,
     is_expected,
     step_value,
@@ -379,6 +381,8 @@ class _Run:
                 found += left
             else:
                 self.warnings = tuple(left)
+        found += failed_effects(self._session.store)
+        self.warnings = (*self.warnings, *due_effects(self._session))
         if self.agent is not None:
             self.warnings = (*self.warnings, *self.log.mask_failures(self.agent.warnings))
         # Without rules, collecting the evidence is skipped.

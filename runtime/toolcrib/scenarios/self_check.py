@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from toolcrib.core.text import compact, truncate
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Engine, Runtime, runtime_on
+from toolcrib.executors.mock.transaction import effect_failure
 from toolcrib.formats.promptkit.foreign_descriptors import original_pointer
 from toolcrib.loading.scenarios.scenario_links import locate_problem
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state, with_mock
@@ -265,10 +267,15 @@ class _Proof:
         if before is not None:
             await session.call(before.tool.name, before.arguments)
         results = [await session.call(mock.tool.name, arguments) for _ in range(_calls(mock.block))]
-        version = store_of(session).version
+        store = store_of(session)
+        store.settle(datetime.max.replace(tzinfo=UTC))  # delayed effects are tested, too
+        version = store.version
         # A mock of a scenario exists only there, so its changes concern no other tool.
         if before is None and mock.place == "/mock" and version is not FRESH:
             self._note(_Act(mock.tool, arguments, version))
+        results += [
+            effect_failure(failed) for failed in store.failed if failed.effect.tool.name == mock.tool.name
+        ]
         problems = (_problem(mock, arguments, result, before) for result in results)
         return [problem for problem in problems if problem is not None]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import JSON, NOTHING, Outcome, Result
 from toolcrib.core.pointers import pointer_step
@@ -34,6 +35,7 @@ from toolcrib.scenarios.run_log import LoggedCall, StoreView
 if TYPE_CHECKING:
     from toolcrib.loading.scenarios.expectations import Golden, GoldenFile
     from toolcrib.simulation.fault_history import FaultRecord
+    from toolcrib.simulation.store import Store
 
 MaskArgs: TypeAlias = Callable[[LoggedCall], JSON]
 """Returns the arguments of a call with secrets masked."""
@@ -415,6 +417,35 @@ def _begins_last(replies: Sequence[Any]) -> int:
     """Number of the first call that gets the last reply."""
     times: Iterable[int] = (reply.get("times", 1) for reply in replies[:-1])
     return 1 + sum(times)
+
+
+EFFECTS: Final = "effects"
+"""The part of a run that failures and warnings about delayed effects belong to."""
+
+
+MOST_LISTED: Final = 10
+"""The number of delayed effects that a warning lists."""
+
+
+def failed_effects(store: Store) -> list[ScenarioFailure]:
+    """A failure for each delayed effect that could not be applied, and that no call has reported."""
+    store.version  # noqa: B018 -- applies the effects that are due
+    return [ScenarioFailure(EFFECTS, (failed.message,), "") for failed in store.failed]
+
+
+def due_effects(session: Session) -> list[ScenarioFailure]:
+    """A warning about the delayed effects that are not due yet when the run ends; none if there are none."""
+    pending = session.store.pending
+    if not pending:
+        return []
+    now = session.clock.now()
+    lines = [
+        f"an effect of `{effect.tool.name}` ({effect.place}) is due {format_duration((effect.due - now).total_seconds())} after the end"
+        for effect in pending[:MOST_LISTED]
+    ]
+    if len(pending) > MOST_LISTED:
+        lines.append(f"and {len(pending) - MOST_LISTED:,} more")
+    return [ScenarioFailure(EFFECTS, (*lines, "add a step `advance` to apply them"), "")]
 
 
 def _told(tool: str, block: Mapping[str, Any], used: Mapping[str, int]) -> Iterator[ScenarioFailure]:

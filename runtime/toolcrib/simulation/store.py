@@ -8,12 +8,16 @@ were handed out never change.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from heapq import heappop, heappush
+from itertools import count
 from typing import Final, NamedTuple, TypeAlias
 
+from toolcrib.core.clock import format_time
 from toolcrib.core.errors import ExpressionError, did_you_mean
-from toolcrib.core.model import JSON, NOTHING, Call, Collection, Fixture, Machine
-from toolcrib.core.protocols import CallSession
+from toolcrib.core.model import JSON, NOTHING, Call, Collection, Descriptor, Fixture, Machine
+from toolcrib.core.protocols import CallSession, Clock
 from toolcrib.expressions import copy_value
 from toolcrib.expressions.values import equal
 from toolcrib.schema.validation.json_values import SMALL, remaining_budget
@@ -105,28 +109,132 @@ class SavedRows(NamedTuple):
     deleted: tuple[str, ...]
 
 
+MOST_PENDING: Final = 10_000
+"""The number of effects of a session that may be pending at once."""
+
+
+class PendingEffect(NamedTuple):
+    """An effect that is applied later.
+
+    Attributes:
+        due: When it is applied.
+        tool: The tool whose mock contains it.
+        pointer: JSON Pointer of the effect in the descriptor.
+        apply: Applies it and commits the change; raises ExpressionError if the mock is wrong.
+    """
+
+    due: datetime
+    tool: Descriptor
+    pointer: str
+    apply: Callable[[], None]
+
+    @property
+    def place(self) -> str:
+        """File and line of the effect."""
+        return self.tool.origin.place(self.pointer)
+
+
+class FailedEffect(NamedTuple):
+    """A pending effect that could not be applied, because its mock is wrong.
+
+    Attributes:
+        effect: The effect.
+        error: The reason.
+    """
+
+    effect: PendingEffect
+    error: ExpressionError
+
+    @property
+    def pointer(self) -> str:
+        """JSON Pointer of the mistake in the descriptor of the tool."""
+        return self.error.pointer or self.effect.pointer
+
+    @property
+    def message(self) -> str:
+        """What failed, where, and why."""
+        tool, due = self.effect.tool, format_time(self.effect.due)
+        return f"an effect of `{tool.name}` that was due at {due} failed at {tool.origin.place(self.pointer)}: {self.error.message}"
+
+
 class Store:
     """The store of one session.
 
     Attributes:
-        version: The current version.
         saved: Id of a collection -> changes of an earlier session, until `recall` makes them part of the version.
         collections: Id -> collection, for collections that were written.
         declared: Returns the collections that `rows` finds by their names.
+        failed: Pending effects that could not be applied, until a call or the end of a run reports them.
     """
 
-    __slots__ = ("_earlier", "collections", "declared", "saved", "version")
+    __slots__ = (
+        "_clock",
+        "_earlier",
+        "_numbers",
+        "_pending",
+        "_settled",
+        "_version",
+        "collections",
+        "declared",
+        "failed",
+        "saved",
+    )
 
     def __init__(self) -> None:
-        self.version = FRESH
         self.saved: dict[str, SavedRows] = {}
         self.collections: dict[str, Collection] = {}
         self.declared: Callable[[], Iterable[Collection]] = self.collections.values
+        self.failed: list[FailedEffect] = []
+        self._version = FRESH
         self._earlier: dict[str, StoreVersion] = {}
+        self._clock: Clock | None = None
+        self._numbers = count()
+        self._pending: list[tuple[datetime, int, PendingEffect]] = []
+        self._settled = True
+
+    @property
+    def version(self) -> StoreVersion:
+        """The current version, after the pending effects that are due."""
+        if self._pending and self._settled and self._clock is not None:
+            self.settle(self._clock.now())
+        return self._version
+
+    @version.setter
+    def version(self, version: StoreVersion) -> None:
+        self._version = version
+
+    @property
+    def pending(self) -> Sequence[PendingEffect]:
+        """The effects that are not due yet, in the order in which they will be applied."""
+        # By number, since effects that are due at the same time are applied in the order of their calls.
+        return [effect for _due, _number, effect in sorted(self._pending, key=lambda each: each[:2])]
+
+    @property
+    def pending_count(self) -> int:
+        """The number of effects that are not due yet."""
+        return len(self._pending)
+
+    def defer(self, effect: PendingEffect, clock: Clock) -> None:
+        """Apply an effect later, by the clock of the session."""
+        self._clock = clock
+        heappush(self._pending, (effect.due, next(self._numbers), effect))
+
+    def settle(self, moment: datetime) -> None:
+        """Apply the effects that are due until a time, in order. Each is a step of its own; those that fail are kept in `failed`."""
+        self._settled = False  # an effect that is applied reads the version itself
+        try:
+            while self._pending and self._pending[0][0] <= moment:
+                _due, _number, effect = heappop(self._pending)
+                try:
+                    effect.apply()
+                except ExpressionError as error:
+                    self.failed.append(FailedEffect(effect, error))
+        finally:
+            self._settled = True
 
     def commit(self, version: StoreVersion, written: Mapping[str, Collection]) -> None:
         """Make a version the current one; `written` are the collections that it may have changed."""
-        earlier, self.version = self.version, version
+        earlier, self._version = self._version, version
         self.collections.update(written)
         # Compared by identity, since a version shares the layers that a call did not write.
         moved = [known for known in written if version.rows.get(known) is not earlier.rows.get(known)]
@@ -164,6 +272,7 @@ class Store:
 
     def before(self, fixture: Fixture) -> StoreVersion | None:
         """The version before the last change of a collection or machine of a fixture; None without a change."""
+        self.version  # noqa: B018 -- applies the effects that are due, which may be the last change
         ids = {each.id for kept in fixture for each in kept.values()}
         return next((self._earlier[known] for known in reversed(self._earlier) if known in ids), None)
 

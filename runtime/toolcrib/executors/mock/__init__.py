@@ -33,6 +33,7 @@ from toolcrib.executors.mock.transaction import (
     ReplyOutcome,
     answer_check,
     answer_reply,
+    effect_failure,
     mock_failure,
     run_transaction,
 )
@@ -220,7 +221,10 @@ class BoundMock:
             if call.attempt == 1:
                 state.calls += 1
             number = state.calls
-        return self._chosen(call, number, state, self._scope(call, number))
+        scope = self._scope(call, number)
+        if isinstance(scope, StatefulScope) and scope.work.failed:
+            return effect_failure(scope.work.failed.pop(0))
+        return self._chosen(call, number, state, scope)
 
     def _chosen(self, call: Call, number: int, state: MockState, scope: Scope) -> ReplySelection | Result:
         """The reply for a call; a Result if there is none. Changes nothing."""

@@ -1,7 +1,7 @@
 """Compile what a reply does with the store around its result: rows, lets, guards, then effects in order.
 
 Each effect changes one thing (`update`, `append`, `increment`, `insert`, `delete` ...) and sees the changes
-of the effects before it.
+of the effects before it. The effect `error` ends the call; the effects before it are undone unless it has `keep`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import json
 import re
 from collections import abc
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from toolcrib.core.clock import parse_duration
 from toolcrib.core.errors import ExpressionError, Problem, did_you_mean
-from toolcrib.core.model import JSON, Collection, Descriptor, Result
+from toolcrib.core.model import JSON, Call, Collection, Descriptor, Result
 from toolcrib.core.pointers import pointer_step
 from toolcrib.executors.mock.replies import STATEFUL
 from toolcrib.executors.mock.store_rows import (
@@ -36,9 +38,8 @@ from toolcrib.executors.mock.store_rows import (
     write_path,
 )
 from toolcrib.executors.mock.unit_of_work import UnitOfWork, unknown_state
-from toolcrib.executors.mock.variables import Scope as MockScope
-from toolcrib.executors.mock.variables import collection_of, names_for
-from toolcrib.expressions import Rendering, compile_value
+from toolcrib.executors.mock.variables import StatefulScope, collection_of, names_for
+from toolcrib.expressions import Rendering, compile_value, copy_value
 from toolcrib.expressions.compiler import ExpressionPart
 from toolcrib.expressions.functions import COUNTS
 from toolcrib.expressions.loops import check_name, compile_test, read_loop, unused_name_problem
@@ -55,6 +56,8 @@ from toolcrib.expressions.values import (
     list_of_names,
     shortened,
 )
+from toolcrib.simulation.error_reply import compile_error
+from toolcrib.simulation.store import PendingEffect
 
 MOST_EFFECTS: Final = MOST_ITEMS
 """The largest number of changes that one call may make."""
@@ -72,8 +75,33 @@ class Effect(NamedTuple):
     names: frozenset[str]
 
 
+class Decision(NamedTuple):
+    """An error that an effect returned.
+
+    Attributes:
+        result: The error.
+        keep: Whether the effects before it remain.
+    """
+
+    result: Result
+    keep: bool
+
+
+class _DecidedError(Exception):
+    """Ends the effects of a call with an error."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__()
+        self.decision = decision
+
+
 def compile_effects(block: Sequence[dict[str, Any]], pointer: str, ground: CompileContext) -> Effect:
     """Compile a list of effects; problems are added to those of the compile context."""
+    for index, entry in enumerate(block[:-1]):
+        if _always_ends(entry):
+            message = f"no call reaches this effect: effect {index + 1} always returns its error"
+            ground.fault("unreachable_effect", message, f"{pointer}/{index + 1}", "add `if` to the error")
+            break
     effects = [_effect(entry, f"{pointer}/{index}", ground) for index, entry in enumerate(block)]
     acts = [effect.act for effect in effects]
     names = frozenset[str]().union(*(effect.names for effect in effects))
@@ -85,6 +113,13 @@ def compile_effects(block: Sequence[dict[str, Any]], pointer: str, ground: Compi
             act(scope, root)
 
     return Effect(run, names)
+
+
+def _always_ends(entry: Mapping[str, Any]) -> bool:
+    """Whether an effect always ends its call with an error."""
+    if "if" in entry or "for_each" in entry:
+        return False
+    return "error" in entry or any(_always_ends(inner) for inner in entry.get("do", ()))
 
 
 def _effect(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Effect:
@@ -102,6 +137,8 @@ def _effect(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Effe
             outcome = "the effect always happens" if settled else "the effect never happens"
             ground.problems.append(constant_condition(outcome, f"{pointer}/if"))
         act, used = _conditional(act, test), used | asked
+    if "after" in entry:
+        act, used = _delayed(act, used, entry, pointer, ground)
     if read is None:
         return Effect(act, used)
     read.check_used(used, ground.problems)
@@ -154,6 +191,76 @@ def _conditional(act: Act, test: Run) -> Act:
     return run
 
 
+def _delayed(
+    act: Act, used: frozenset[str], entry: dict[str, Any], pointer: str, ground: CompileContext
+) -> Change:
+    """The act that applies an effect later, on its own, with the names that it reads as they are now."""
+    error = _error_within(entry, pointer)
+    if error:
+        message = "this error cannot be returned: it is decided when the call has long ended, since `after` delays it"
+        ground.fault("unreachable_effect", message, error, "move it out of the delayed effect")
+    delay, asked = _delay(entry["after"], f"{pointer}/after", ground)
+    live = {*ground.rows, "store", "state", COUNTS, "key_of", "now"}
+    kept = sorted(name for name in used if name not in live and not collection_of(name))
+
+    def defer(scope: Scope, root: BodyScope) -> None:
+        call = root.call
+        clock = call.context.session.clock
+        try:
+            due = root.moment + timedelta(seconds=delay(scope))
+        except OverflowError:
+            raise ExpressionError("`after` ends beyond the year 9999") from None
+        # Copied, because the caller may change the arguments after the call.
+        values = {name: copy_value(scope[name]) for name in kept}
+        later = root.later(values)
+
+        def apply() -> None:
+            inner = later(due)
+            act(inner, inner)
+            inner.work.check()
+            inner.work.commit()
+
+        root.work.defer(PendingEffect(due, ground.tool, pointer, apply), clock)
+
+    return _placed(defer, pointer), used | asked
+
+
+def _error_within(entry: Mapping[str, Any], pointer: str) -> str:
+    """Pointer of the first effect `error` in an effect; empty if there is none."""
+    if "error" in entry:
+        return f"{pointer}/error"
+    inner = (_error_within(each, f"{pointer}/do/{index}") for index, each in enumerate(entry.get("do", ())))
+    return next(filter(None, inner), "")
+
+
+def _delay(
+    value: str, pointer: str, ground: CompileContext
+) -> tuple[Callable[[Scope], float], frozenset[str]]:
+    """Compile `after`: the seconds until the effect."""
+    found = len(ground.problems)
+    written = ground.value(value, pointer)
+
+    def seconds(scope: Scope) -> float:
+        text = written.run(scope)
+        if not isinstance(text, str):
+            message = f"`after` needs a duration such as `2h`, not {kind(text)}"
+            raise ExpressionError(message, code="wrong_type", pointer=pointer)
+        try:
+            delay = parse_duration(text)
+        except ValueError as error:
+            raise ExpressionError(str(error), code="wrong_form", pointer=pointer) from None
+        if delay > 0:
+            return delay
+        raise ExpressionError("`after` must be longer than 0s", code="out_of_range", pointer=pointer)
+
+    if written.constant and len(ground.problems) == found:
+        try:
+            seconds({})
+        except ExpressionError as error:
+            ground.fault(error.code, error.message, pointer, "write a duration such as `2h`")
+    return seconds, written.names
+
+
 Make = Callable[["BodyScope"], Any]
 """Computes the value of a name."""
 
@@ -166,14 +273,15 @@ class BodyScope(CountedScope):
         effects: The number of changes made so far.
     """
 
-    __slots__ = ("_found", "_live", "_makers", "_outer", "_rows", "effects", "work")
+    __slots__ = ("_found", "_live", "_makers", "_outer", "_parts", "_rows", "effects", "work")
 
-    def __init__(self, outer: MockScope, work: UnitOfWork, parts: _Parts) -> None:
+    def __init__(self, outer: StatefulScope, work: UnitOfWork, parts: _Parts) -> None:
         super().__init__(work.budget)
         self["args"] = outer["args"]  # read by most replies; it never changes
         self.work = work
         self.effects = 0
         self._outer = outer
+        self._parts = parts
         self._rows = parts.rows
         self._makers = parts.makers
         self._live = parts.live
@@ -183,6 +291,30 @@ class BodyScope(CountedScope):
         make = self._makers.get(name)
         value = self[name] = self._outer[name] if make is None else make(self)
         return value
+
+    @property
+    def call(self) -> Call:
+        """The call that the scope belongs to."""
+        return self._outer.call
+
+    @property
+    def moment(self) -> datetime:
+        """The time of the call, or the time at which its pending effect was due."""
+        return self._outer.moment
+
+    def later(self, values: Mapping[str, JSON]) -> Callable[[datetime], BodyScope]:
+        """The function that creates the scope of a pending effect: the rows and the given values of this one, at a later time."""
+        found, outer, parts = self._found.copy(), self._outer, self._parts
+        work = self.work
+
+        def begin(moment: datetime) -> BodyScope:
+            around = outer.later(moment, work.later())
+            scope = BodyScope(around, around.work, parts)
+            scope.update(values)
+            scope._found = found.copy()
+            return scope
+
+        return begin
 
     def locate(self, name: str) -> Location | None:
         """The location of a row, or None if it is absent. It is looked up once."""
@@ -264,7 +396,7 @@ class ReplyBody(NamedTuple):
     guards: tuple[Guard, ...] = ()
     effect: Effect | None = None
 
-    def begin(self, scope: MockScope, work: UnitOfWork) -> BodyScope:
+    def begin(self, scope: StatefulScope, work: UnitOfWork) -> BodyScope:
         """The scope of one call: live rows and lazy lets on top of the names of the call.
 
         `store`, `state` and the function `seq` read the unit of work.
@@ -287,18 +419,22 @@ class ReplyBody(NamedTuple):
                 return failed
         return None
 
-    def act(self, scope: BodyScope) -> None:
-        """Apply the effects, in order.
+    def act(self, scope: BodyScope) -> Decision | None:
+        """Apply the effects, in order, up to the first that returns an error.
 
         Raises:
             ExpressionError: The mock is wrong; the unit of work must be discarded.
         """
         if self.effect is None:
-            return
+            return None
         # Lets are lazy. One that is first read after an effect would otherwise see the changed store.
         for name in self.settled:
             scope[name]
-        self.effect.act(scope, scope)
+        try:
+            self.effect.act(scope, scope)
+        except _DecidedError as error:
+            return error.decision
+        return None
 
 
 def compile_body(block: dict[str, Any], pointer: str, tool: Descriptor, problems: list[Problem]) -> ReplyBody:
@@ -311,6 +447,10 @@ def compile_body(block: dict[str, Any], pointer: str, tool: Descriptor, problems
     guards = compile_guards(block.get("guard", ()), f"{pointer}/guard", names, problems)
     effect = None
     if "effects" in block:
+        if any(map(_always_ends, block["effects"])):
+            message = "the effects of every call end with an error, so the result is never returned"
+            hint = "add `if` to the error, or use `error` instead of the result"
+            problems.append(Problem("unreachable_effect", message, f"{pointer}/effects", hint))
         effect = compile_effects(
             block["effects"], f"{pointer}/effects", CompileContext(names, rows, tool, problems)
         )
@@ -802,6 +942,19 @@ def _goto(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change
     return act, used
 
 
+# `error`.
+
+
+def _decide(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
+    error = compile_error(entry["error"], pointer, ground.names, ground.problems)
+    keep = bool(entry.get("keep", False))
+
+    def act(scope: Scope, _root: BodyScope) -> None:
+        raise _DecidedError(Decision(error.answer(scope), keep))
+
+    return act, error.names
+
+
 CHANGES: Mapping[str, Callable[[dict[str, Any], str, CompileContext], Change]] = {
     "update": _update,
     "append": _append,
@@ -811,6 +964,7 @@ CHANGES: Mapping[str, Callable[[dict[str, Any], str, CompileContext], Change]] =
     "upsert": _put,
     "delete": _delete,
     "goto": _goto,
+    "error": _decide,
 }
 """Kind of effect -> its compiler, which receives the entry, the pointer of its key and the compile context."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import (
@@ -23,6 +23,11 @@ from toolcrib.executors.mock.variables import MockState, Scope, StatefulScope
 from toolcrib.expressions import copy_value
 from toolcrib.expressions.values import frozen
 from toolcrib.schema.validation import NotJSONError, Validator, json_violation
+
+if TYPE_CHECKING:
+    from toolcrib.executors.mock.effects import Decision
+    from toolcrib.executors.mock.unit_of_work import UnitOfWork
+    from toolcrib.simulation.store import FailedEffect
 
 NOT_TRUSTED = (ExpressionError, NotJSONError, LookupError, TypeError, RecursionError)
 """The exceptions of `Reply.trusted_value`. The ordinary path then reports the reason."""
@@ -109,7 +114,7 @@ def run_transaction(
 
 
 def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> tuple[ReplyOutcome, bool]:
-    """The outcome of the call, and whether it is final: a refusal by a guard, or a result that the layers accept."""
+    """The outcome of the call, and whether it is final: a refusal by a guard or effect, or a result that the layers accept."""
     work, body = scope.work, reply.body
     inner: Scope = scope
     if body is not None:
@@ -117,7 +122,9 @@ def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> 
         refusal = body.judge(inner)
         if refusal is not None:
             return ReplyOutcome(refusal._replace(meta=meta)), fits is not None
-        body.act(inner)
+        decided = body.act(inner)
+        if decided is not None:
+            return _decided(decided, work, meta, fits)
     taken = answer_reply(reply, inner, meta)
     if fits is None:
         return taken, False
@@ -130,6 +137,16 @@ def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> 
         work.check()
         work.commit()
     return taken, True
+
+
+def _decided(decided: Decision, work: UnitOfWork, meta: Meta, fits: Fits | None) -> tuple[ReplyOutcome, bool]:
+    """The outcome of a call that an effect ended with an error. Its changes are committed only if they are kept."""
+    answer = decided.result._replace(meta=meta)
+    final = fits is not None and fits(answer)
+    if decided.keep and final and work.changed:
+        work.check()
+        work.commit()
+    return ReplyOutcome(answer), final
 
 
 def _key(reply: Reply, scope: Scope) -> Hashable:
@@ -210,3 +227,15 @@ def mock_failure(call: Call, error: ExpressionError, pointer: str) -> Result:
         code="mock_failed",
         details={"at": place, "pointer": pointer, "hint": hint, "cause": error.code},
     )
+
+
+def effect_failure(failed: FailedEffect) -> Result:
+    """The result of a call before which a pending effect could not be applied, because its mock is wrong."""
+    place = failed.effect.tool.origin.place(failed.pointer)
+    details: dict[str, JSON] = {
+        "at": place,
+        "pointer": failed.pointer,
+        "hint": failed.error.hint,
+        "cause": failed.error.code,
+    }
+    return Result.failure(Outcome.INTERNAL, failed.message, code="mock_failed", details=details)

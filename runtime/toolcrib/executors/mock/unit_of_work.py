@@ -7,11 +7,15 @@ from typing import Any, Final, cast
 
 from toolcrib.core.errors import ExpressionError, did_you_mean
 from toolcrib.core.model import JSON, Collection, Fixture, Schema
+from toolcrib.core.protocols import Clock
 from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.executors.mock.variables import as_text
 from toolcrib.expressions.values import StepBudget, list_of_names, shortened
 from toolcrib.schema.validation import Validator
 from toolcrib.simulation.store import (
+    MOST_PENDING,
+    FailedEffect,
+    PendingEffect,
     RowLayers,
     Rows,
     Store,
@@ -47,6 +51,7 @@ class UnitOfWork:
         "_numbers",
         "_own",
         "_pack",
+        "_pending",
         "_rest",
         "_states",
         "_store",
@@ -71,6 +76,7 @@ class UnitOfWork:
         self._written: dict[str, dict[str, str]] = {}
         self._states: dict[str, str] = {}
         self._numbers: dict[str, int] = {}
+        self._pending: list[tuple[PendingEffect, Clock]] = []
 
     def store(self) -> dict[str, Rows]:
         """Collection name -> its current rows within this call: the variable `store` of expressions."""
@@ -210,6 +216,26 @@ class UnitOfWork:
         self._states[machine] = state
         self.changed = True
 
+    def defer(self, effect: PendingEffect, clock: Clock) -> None:
+        """Apply an effect later, if this unit of work is committed.
+
+        Raises:
+            ExpressionError: The session has too many pending effects.
+        """
+        if self._store.pending_count + len(self._pending) >= MOST_PENDING:
+            raise ExpressionError(f"the session has more than {MOST_PENDING:,} pending effects")
+        self._pending.append((effect, clock))
+        self.changed = True
+
+    @property
+    def failed(self) -> list[FailedEffect]:
+        """The pending effects of the session that could not be applied and were not reported yet."""
+        return self._store.failed
+
+    def later(self) -> UnitOfWork:
+        """A unit of work for a pending effect, on the version that is then the current one."""
+        return UnitOfWork(self._store, self._fixture, pack=self._pack)
+
     def check(self) -> None:
         """Check that every written row is valid for its collection.
 
@@ -237,6 +263,9 @@ class UnitOfWork:
             {**before.numbers, **self._numbers},
         )
         self._store.commit(self._version, written)
+        for effect, clock in self._pending:
+            self._store.defer(effect, clock)
+        self._pending.clear()
         self._own.clear()
         self._rest.clear()
         self._written.clear()

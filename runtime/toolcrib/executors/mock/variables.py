@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.clock import format_time
@@ -179,6 +180,31 @@ class StatefulScope(CountedScope):
             return self.work.rows(collection)
         value = self[name] = _READERS[name](self.call, self.number)
         return value
+
+    @property
+    def moment(self) -> datetime:
+        """The time of the session's clock."""
+        return self.call.context.session.clock.now()
+
+    def later(self, moment: datetime, work: UnitOfWork) -> StatefulScope:
+        """The scope of a pending effect of the call, which is due at a time."""
+        scope = _LaterScope(self.call, self.number, work)
+        scope["now"] = format_time(moment)
+        scope.due = moment
+        return scope
+
+
+class _LaterScope(StatefulScope):
+    """The variables of a pending effect. For it, the time is the one at which it is due."""
+
+    __slots__ = ("due",)
+
+    due: datetime
+
+    @property
+    def moment(self) -> datetime:
+        """The time at which the effect is due."""
+        return self.due
 
 
 def with_arguments(scope: Scope, arguments: JSON) -> Scope:

@@ -75,7 +75,7 @@ class Effect(NamedTuple):
     names: frozenset[str]
 
 
-class Decision(NamedTuple):
+class EffectRefusal(NamedTuple):
     """An error that an effect returned.
 
     Attributes:
@@ -87,12 +87,12 @@ class Decision(NamedTuple):
     keep: bool
 
 
-class _DecidedError(Exception):
+class _RefusedError(Exception):
     """Ends the effects of a call with an error."""
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, refusal: EffectRefusal) -> None:
         super().__init__()
-        self.decision = decision
+        self.refusal = refusal
 
 
 def compile_effects(block: Sequence[dict[str, Any]], pointer: str, ground: CompileContext) -> Effect:
@@ -419,7 +419,7 @@ class ReplyBody(NamedTuple):
                 return failed
         return None
 
-    def act(self, scope: BodyScope) -> Decision | None:
+    def act(self, scope: BodyScope) -> EffectRefusal | None:
         """Apply the effects, in order, up to the first that returns an error.
 
         Raises:
@@ -432,8 +432,8 @@ class ReplyBody(NamedTuple):
             scope[name]
         try:
             self.effect.act(scope, scope)
-        except _DecidedError as error:
-            return error.decision
+        except _RefusedError as error:
+            return error.refusal
         return None
 
 
@@ -950,7 +950,7 @@ def _decide(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
     keep = bool(entry.get("keep", False))
 
     def act(scope: Scope, _root: BodyScope) -> None:
-        raise _DecidedError(Decision(error.answer(scope), keep))
+        raise _RefusedError(EffectRefusal(error.answer(scope), keep))
 
     return act, error.names
 

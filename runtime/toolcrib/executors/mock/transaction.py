@@ -25,7 +25,7 @@ from toolcrib.expressions.values import frozen
 from toolcrib.schema.validation import NotJSONError, Validator, json_violation
 
 if TYPE_CHECKING:
-    from toolcrib.executors.mock.effects import Decision
+    from toolcrib.executors.mock.effects import EffectRefusal
     from toolcrib.executors.mock.unit_of_work import UnitOfWork
     from toolcrib.simulation.store import FailedEffect
 
@@ -139,7 +139,9 @@ def _step(reply: Reply, scope: StatefulScope, meta: Meta, fits: Fits | None) -> 
     return taken, True
 
 
-def _decided(decided: Decision, work: UnitOfWork, meta: Meta, fits: Fits | None) -> tuple[ReplyOutcome, bool]:
+def _decided(
+    decided: EffectRefusal, work: UnitOfWork, meta: Meta, fits: Fits | None
+) -> tuple[ReplyOutcome, bool]:
     """The outcome of a call that an effect ended with an error. Its changes are committed only if they are kept."""
     answer = decided.result._replace(meta=meta)
     final = fits is not None and fits(answer)

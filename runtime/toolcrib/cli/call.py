@@ -172,7 +172,13 @@ def _kept_store(runtime: Runtime, path: str, *, writes: bool) -> Iterator[list[s
     Raises:
         UnusableState: The file cannot be used; nothing was called.
     """
-    from toolcrib.engine.session_state import UnusableState, open_state, restore_state, saved_state  # noqa: PLC0415 -- few calls keep it
+    from toolcrib.engine.session_state import (  # noqa: PLC0415 -- few calls keep their store
+        UnusableState,
+        open_state,
+        restore_state,
+        saved_state,
+        unsaved_effects,
+    )
 
     session = engine_of(runtime).default_session
     unkept: list[str] = []
@@ -188,6 +194,9 @@ def _kept_store(runtime: Runtime, path: str, *, writes: bool) -> Iterator[list[s
                     file.write(saved_state(session))
                 except UnusableState as error:
                     unkept.append(error.message)
+                warning = unsaved_effects(session)
+                if warning:
+                    click.echo(warning, err=True)
 
 
 def print_result(result: Result, *, as_json: bool, worded: bool) -> int:

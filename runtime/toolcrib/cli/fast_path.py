@@ -114,7 +114,13 @@ def call(words: Sequence[str]) -> int | None:
 
 def _kept_call(session: Session, name: str, arguments: dict[str, JSON], path: str) -> Result | None:
     """Call a tool with the store of a state file; None if nothing was called."""
-    from toolcrib.engine.session_state import UnusableState, open_state, restore_state, saved_state  # noqa: PLC0415
+    from toolcrib.engine.session_state import (  # noqa: PLC0415 -- few calls keep their store
+        UnusableState,
+        open_state,
+        restore_state,
+        saved_state,
+        unsaved_effects,
+    )
 
     # The command waits for another process, and reports errors.
     try:
@@ -123,6 +129,9 @@ def _kept_call(session: Session, name: str, arguments: dict[str, JSON], path: st
             result = session.call_at_once(name, arguments)
             if result is not None:
                 file.write(saved_state(session))
+                warning = unsaved_effects(session)
+                if warning:
+                    sys.stderr.write(f"{warning}\n")
             return result
     except UnusableState:
         return None

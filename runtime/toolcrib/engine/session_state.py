@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from toolcrib.core.clock import format_time
 from toolcrib.core.errors import ToolcribError
 from toolcrib.core.model import JSON
 from toolcrib.core.text import decode_json, json_equal
@@ -133,6 +134,17 @@ def saved_state(session: Session) -> dict[str, JSON]:
         "sequences": dict(store.version.numbers),
         "tools": tools,
     }
+
+
+def unsaved_effects(session: Session) -> str:
+    """A warning about the delayed effects (`after`) of a session, which a saved state does not contain; empty if there are none."""
+    pending = store_of(session).pending
+    if not pending:
+        return ""
+    first = pending[0]
+    which = f"a delayed effect of `{first.tool.name}` ({first.place}), due at {format_time(first.due)}"
+    more = f" and {len(pending) - 1:,} more" if len(pending) > 1 else ""
+    return f"warning: the state file does not contain {which}{more}: it will never be applied"
 
 
 def restore_state(session: Session, state: Any) -> None:

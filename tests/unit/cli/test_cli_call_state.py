@@ -82,3 +82,20 @@ def test_a_store_that_cannot_be_written_is_reported_after_the_result(desk, toolc
 def test_help_says_where_a_call_starts(toolcrib):
     told = " ".join(toolcrib("call", "--help").stdout.split())
     assert "Each call starts from the store of the documents, unless `--state`" in told
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_delayed_effects_are_not_saved_and_a_warning_names_them(write, toolcrib, capsys, fast):
+    text = FILES["tools.tool.yaml"].replace("[{insert", "[{after: 2h, insert")
+    write({**FILES, "tools.tool.yaml": text})
+    arguments = ["open_ticket", "title=1", "--state", "s.json"]
+    if fast:
+        assert fast_path.call(arguments) == 0
+        told = capsys.readouterr().err
+    else:
+        told = toolcrib("call", *arguments).stderr
+    assert (
+        "warning: the state file does not contain a delayed effect of `open_ticket` (tools.tool.yaml:5)"
+        in told
+    )
+    assert "it will never be applied" in told

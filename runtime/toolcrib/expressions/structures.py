@@ -13,8 +13,11 @@ from toolcrib.expressions.compiler import ExpressionPart, KnownKeys, joined, lit
 from toolcrib.expressions.expression import ExpressionBody, compile_node, split, too_deep
 from toolcrib.expressions.values import Run, Scope, shortened
 
-Keep: TypeAlias = Callable[[Any, int], Any]
-"""Copies a value that may have the given number of nested levels, or raises if the value is refused."""
+Keep: TypeAlias = Callable[..., Any]
+"""Copies a value that may have the given number of nested levels, or raises if the value is refused.
+
+Called with the value and the number. With `counted`, a list of one counter follows, or nothing for a constant.
+"""
 
 _UNCHANGING = frozenset({str, int, float, bool, type(None)})
 _CONTAINERS = frozenset({dict, list})
@@ -47,8 +50,9 @@ def compile_unshared(
     depth: int,
     *,
     alone: bool = False,
+    counted: bool = False,
     unchanging: UnchangingRoots = NO_ROOTS,
-) -> Callable[[Any], JSON]:
+) -> Callable[..., JSON]:
     """A function that builds a new, unshared value of a part at each call.
 
     Args:
@@ -57,14 +61,15 @@ def compile_unshared(
         keep: Copies and checks all other values.
         depth: Maximum number of nested levels.
         alone: Whether the function receives the value of `root` instead of a scope.
+        counted: Whether the function receives a counter as well, for `keep`.
         unchanging: Other root names, whose plain paths are copied by a function of their own.
 
     The function raises the exceptions of `keep`, and LookupError, TypeError, RecursionError or ExpressionError if a
     value cannot be computed; the closure of the part then raises the error with its location.
     """
     if part.members is None or len(part.members) <= _MEMBERS:
-        return _GeneratedFunction(root, keep, unchanging).function(part, depth, alone=alone)
-    long = _long(part.members, root, keep, depth, unchanging)
+        return _GeneratedFunction(root, keep, unchanging, counted=counted).function(part, depth, alone=alone)
+    long = _long(part.members, root, keep, depth, unchanging, counted=counted)
     return (lambda value: long({root: value})) if alone else long
 
 
@@ -75,21 +80,23 @@ class _GeneratedFunction:
     # with closures in 18.7 us. The source contains only numbered names (`v5`) and integers. Everything from a
     # document is bound to these names and never becomes part of the source, so no document can inject code.
 
-    def __init__(self, root: str, keep: Keep, unchanging: UnchangingRoots) -> None:
+    def __init__(self, root: str, keep: Keep, unchanging: UnchangingRoots, *, counted: bool) -> None:
+        self._counted = counted
+        self._left = ", left" if counted else ""
         self._root = root
         self._keep = keep
         self._unchanging = unchanging
         self._names: dict[str, Any] = {"root": root, "keep": keep, "unchanging": _UNCHANGING, "type": type}
 
-    def function(self, part: ExpressionPart, depth: int, *, alone: bool) -> Callable[[Any], JSON]:
+    def function(self, part: ExpressionPart, depth: int, *, alone: bool) -> Callable[..., JSON]:
         text = self._expression(part, depth, 0)
         if alone:
             given, first = "source", "    scope = {root: source}\n" if "(scope)" in text else ""
         else:
-            given, first = "scope", "    source = scope[root]\n" if "source[" in text else ""
+            given, first = f"scope{self._left}", "    source = scope[root]\n" if "source[" in text else ""
         code = compile(f"def run({given}):\n{first}    return {text}\n", "<rendering>", "exec")
         exec(code, self._names)  # noqa: S102 -- contains no text of a document, see above
-        run: Callable[[Any], JSON] = self._names["run"]
+        run: Callable[..., JSON] = self._names["run"]
         return run
 
     def _name(self, value: object) -> str:
@@ -107,10 +114,10 @@ class _GeneratedFunction:
             return self._container(part, part.members, depth, level)
         if len(part.path) == 2 and part.path[0] == self._root:
             read = f"source[{self._name(part.path[1])}]"
-            return f"(value if type(value := {read}) in unchanging else keep(value, {depth}))"
+            return f"(value if type(value := {read}) in unchanging else keep(value, {depth}{self._left}))"
         unchanging = bool(part.path) and part.path[0] in self._unchanging.names
         keep = self._name(self._unchanging.keep) if unchanging else "keep"
-        return f"{keep}({self._name(part.bare or part.run)}(scope), {depth})"
+        return f"{keep}({self._name(part.bare or part.run)}(scope), {depth}{self._left})"
 
     def _container(
         self,
@@ -120,8 +127,10 @@ class _GeneratedFunction:
         level: int,
     ) -> str:
         if level >= _LEVELS or len(members) > _MEMBERS or len(self._names) > _NAMES:
-            inner = compile_unshared(part, self._root, self._keep, depth, unchanging=self._unchanging)
-            return f"{self._name(inner)}(scope)"
+            inner = compile_unshared(
+                part, self._root, self._keep, depth, unchanging=self._unchanging, counted=self._counted
+            )
+            return f"{self._name(inner)}(scope{self._left})"
         # An empty container stands for this one: `keep` raises if it is nested too deeply.
         self._keep(type(members)(), depth)
         if isinstance(members, list):
@@ -139,24 +148,27 @@ def _long(
     keep: Keep,
     depth: int,
     unchanging: UnchangingRoots,
-) -> Run:
+    *,
+    counted: bool,
+) -> Callable[..., JSON]:
     """A long list or object: a copy of its constant scalars, in which the other members are replaced."""
     keep(type(members)(), depth)  # raises if it is nested too deeply
     places: Iterable[tuple[Any, ExpressionPart]] = (
         members.items() if isinstance(members, dict) else enumerate(members)
     )
     values: Any = {} if isinstance(members, dict) else [None] * len(members)
-    made: list[tuple[Any, Run]] = []
+    made: list[tuple[Any, Callable[..., JSON]]] = []
     for place, part in places:
         plain = part.constant and type(part.value) in _UNCHANGING
         values[place] = keep(part.value, depth) if plain else None
         if not plain:
-            made.append((place, compile_unshared(part, root, keep, depth - 1, unchanging=unchanging)))
+            inner = compile_unshared(part, root, keep, depth - 1, unchanging=unchanging, counted=counted)
+            made.append((place, inner))
 
-    def run(scope: Scope) -> JSON:
+    def run(scope: Scope, *left: list[int]) -> JSON:
         result: Any = values.copy()
         for place, make in made:
-            result[place] = make(scope)
+            result[place] = make(scope, *left)
         return result  # type: ignore[no-any-return]
 
     return run
@@ -236,11 +248,12 @@ class Rendering(NamedTuple):
         depth: int,
         *,
         alone: bool = False,
+        counted: bool = False,
         unchanging: UnchangingRoots = NO_ROOTS,
-    ) -> Callable[[Any], JSON]:
+    ) -> Callable[..., JSON]:
         """A function that renders unshared values; see `compile_unshared`."""
         part = self.part or ExpressionPart(self.run)
-        return compile_unshared(part, root, keep, depth, alone=alone, unchanging=unchanging)
+        return compile_unshared(part, root, keep, depth, alone=alone, counted=counted, unchanging=unchanging)
 
 
 def compile_value(

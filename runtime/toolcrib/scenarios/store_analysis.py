@@ -408,7 +408,7 @@ def row_shapes(collection: Collection, version: StoreVersion = FRESH) -> set[Has
     elif layers is None:
         rows = {}
     else:
-        rows = layers.above if layers.below is base else layers.whole()
+        rows = layers.changed().rows if layers.below is base else layers.whole()
     before = {} if version is FRESH else base
     changed = (row for key, row in rows.items() if row is not before.get(key))
     return {

@@ -32,7 +32,22 @@ ROW_DEPTH: Final = 64
 _KNOWN_ROWS: Final = 1024
 """The number of rows whose check is remembered."""
 
-_small_rows: dict[int, JSON] = {}
+
+class _SmallRow(NamedTuple):
+    """A row that was checked.
+
+    Attributes:
+        row: The row. It is held, so that no other value can get its id.
+        left: What it leaves of the weight `SMALL`.
+        initial: Whether it was checked as a whole, and not made from a checked one.
+    """
+
+    row: JSON
+    left: int
+    initial: bool
+
+
+_small_rows: dict[int, _SmallRow] = {}
 
 
 def is_small_row(row: JSON) -> bool:
@@ -40,43 +55,149 @@ def is_small_row(row: JSON) -> bool:
 
     Since rows are never changed in place, each of them is checked once.
     """
-    # The memory holds the rows, so that no other value can get the id of one.
     if id(row) in _small_rows:
         return True
-    if not isinstance(row, dict | list) or remaining_budget(row, ROW_DEPTH, SMALL) < 0:
+    if type(row) is not dict and type(row) is not list:
         return False
-    if len(_small_rows) >= _KNOWN_ROWS:
-        _small_rows.clear()
-    _small_rows[id(row)] = row
+    left = remaining_budget(row, ROW_DEPTH, SMALL)
+    if left < 0:
+        return False
+    _remember(_SmallRow(row, left, initial=True))
     return True
 
 
+def note_small_row(row: JSON, before: JSON, added: JSON, depth: int) -> None:
+    """Remember that a changed row is small, if the row was small before. Only what was added is walked through.
+
+    Args:
+        row: The row.
+        before: The row before the change.
+        added: The list or object of all values that only the changed row has.
+        depth: The number of levels around these values.
+    """
+    known = _small_rows.get(id(before))
+    if known is None or depth >= ROW_DEPTH:
+        return
+    # What was replaced is not subtracted: a row that is changed often is checked as a whole now and then.
+    left = remaining_budget(added, ROW_DEPTH - depth, known.left)
+    if left < 0:
+        return
+    # Nobody reads a replaced row again, except an initial one. Held rows would be memory that is no longer in the
+    # processor's cache when it is used again, which takes longer than the whole call.
+    if not known.initial:
+        _small_rows.pop(id(before), None)
+    _remember(_SmallRow(row, left, initial=False))
+
+
+def _remember(known: _SmallRow) -> None:
+    if len(_small_rows) >= _KNOWN_ROWS:
+        _small_rows.clear()
+    _small_rows[id(known.row)] = known
+
+
+class RowChanges:
+    """Changes of a collection: rows that are removed first, then rows that are written.
+
+    Attributes:
+        rows: Rows that replace rows of the same key, or follow them.
+        gone: The keys of the removed rows. A row that is also in `rows` moves to the end.
+    """
+
+    __slots__ = ("gone", "rows")
+
+    def __init__(self, rows: dict[str, JSON], gone: dict[str, None]) -> None:
+        self.rows = rows
+        self.gone = gone  # a dict, because its order is that of the removals
+
+    @property
+    def size(self) -> int:
+        """The number of rows and keys that merging copies."""
+        return len(self.rows) + len(self.gone)
+
+    def then(self, later: RowChanges) -> RowChanges:
+        """These changes, followed by others."""
+        kept = (
+            {key: row for key, row in self.rows.items() if key not in later.gone} if later.gone else self.rows
+        )
+        return RowChanges({**kept, **later.rows}, {**self.gone, **later.gone})
+
+
+NO_CHANGES = RowChanges({}, {})
+
+_GROWTH: Final = 4
+
+
 class RowLayers:
-    """The rows of a collection in two layers, so that a change costs as much as the rows that it writes.
+    """The rows of a collection in layers, so that a change costs as much as the rows that it writes.
 
     Attributes:
         below: The base rows, which versions and sessions share. Never changed.
-        above: Rows that replace base rows of the same key, or follow them. Never changed.
+        changes: The changes of the base rows, the latest first. Never changed.
+        most: The number of rows, or more.
     """
 
-    __slots__ = ("_whole", "above", "below")
+    # Each of the changes is more than `_GROWTH` times as large as the one before it. So there are few of them, however
+    # many rows a session changes, and a row is copied as often as there are.
 
-    def __init__(self, below: Rows, above: Rows = NOTHING) -> None:
+    __slots__ = ("_whole", "below", "changes", "most")
+
+    def __init__(self, below: Rows, changes: tuple[RowChanges, ...] = ()) -> None:
         self.below = below
-        self.above = above
-        self._whole: Rows | None = None if above else below
+        self.changes = changes
+        self.most = len(below)
+        for each in changes:
+            self.most += len(each.rows)
+        self._whole: Rows | None = None if changes else below
 
     @property
     def ready(self) -> bool:
         """Whether the layers have already been merged."""
         return self._whole is not None
 
+    def row(self, key: str) -> JSON:
+        """The row of a key; None if there is no such row."""
+        for each in self.changes:
+            if key in each.rows:
+                return each.rows[key]
+            if key in each.gone:
+                return None
+        return self.below.get(key)
+
+    def has(self, key: str) -> bool:
+        """Whether there is a row with a key."""
+        for each in self.changes:
+            if key in each.rows:
+                return True
+            if key in each.gone:
+                return False
+        return key in self.below
+
+    def then(self, later: RowChanges) -> RowLayers:
+        """The rows after further changes."""
+        changes = self.changes
+        while changes and changes[0].size <= _GROWTH * later.size:
+            later = changes[0].then(later)
+            changes = changes[1:]
+        return RowLayers(self.below, (later, *changes))
+
     def whole(self) -> Rows:
         """All rows. The layers are merged on first use."""
         # Kept after merging, which is safe because the layers never change.
         if self._whole is None:
-            self._whole = {**self.below, **self.above}
+            rows = {**self.below}
+            for each in reversed(self.changes):
+                for key in each.gone:
+                    rows.pop(key, None)
+                rows.update(each.rows)
+            self._whole = rows
         return self._whole
+
+    def changed(self) -> RowChanges:
+        """All changes of the base rows."""
+        merged = NO_CHANGES
+        for each in reversed(self.changes):
+            merged = merged.then(each)
+        return merged
 
 
 class StoreVersion(NamedTuple):
@@ -232,18 +353,19 @@ class Store:
         finally:
             self._settled = True
 
-    def commit(self, version: StoreVersion, written: Mapping[str, Collection]) -> None:
-        """Make a version the current one; `written` are the collections that it may have changed."""
+    def commit(self, version: StoreVersion, written: Iterable[Collection]) -> None:
+        """Make a version the current one; `written` are the collections that it has changed."""
         earlier, self._version = self._version, version
-        self.collections.update(written)
-        # Compared by identity, since a version shares the layers that a call did not write.
-        moved = [known for known in written if version.rows.get(known) is not earlier.rows.get(known)]
-        if version.states != earlier.states:
-            moved += [known for known, state in version.states.items() if earlier.states.get(known) != state]
         # Removed first, so that the entry moves to the end: `before` looks for the latest change.
-        for known in moved:
-            self._earlier.pop(known, None)
-            self._earlier[known] = earlier
+        for collection in written:
+            self.collections[collection.id] = collection
+            self._earlier.pop(collection.id, None)
+            self._earlier[collection.id] = earlier
+        if version.states is not earlier.states:
+            for known, state in version.states.items():
+                if earlier.states.get(known) != state:
+                    self._earlier.pop(known, None)
+                    self._earlier[known] = earlier
 
     def recall(self, collections: Iterable[Collection]) -> None:
         """Make the saved changes of some collections part of the version.
@@ -258,9 +380,8 @@ class Store:
                 base = rows_of(collection)
             except ExpressionError:
                 continue
-            gone = frozenset(saved.deleted)
-            below = {key: row for key, row in base.items() if key not in gone} if gone else base
-            rows = {**self.version.rows, collection.id: RowLayers(below, saved.written)}
+            changes = RowChanges({**saved.written}, dict.fromkeys(saved.deleted))
+            rows = {**self.version.rows, collection.id: RowLayers(base, (changes,))}
             self.version = self.version._replace(rows=rows)
             self.collections[collection.id] = collection
             del self.saved[collection.id]
@@ -332,32 +453,26 @@ class Store:
 def _changes(collection: Collection, layers: RowLayers) -> dict[str, JSON]:
     """Key -> row, for rows that differ from the initial ones; None for deleted rows."""
     base = rows_of(collection)
-    # As long as the base layer is shared, no row was deleted, and only the rows above it can differ.
-    untouched = layers.below is base
+    # As long as the base layer is shared, only the rows in the layers above it can differ.
+    changes = (
+        layers.changed() if layers.below is base else RowChanges({**layers.whole()}, {**dict.fromkeys(base)})
+    )
     # Identity is compared first, because comparing large rows by value is slow.
     found = {
-        key: row
-        for key, row in (layers.above if untouched else layers.whole()).items()
+        key: copy_value(row)
+        for key, row in changes.rows.items()
         if key not in base or (row is not base[key] and not equal(row, base[key]))
     }
-    gone = () if untouched else [key for key in base if key not in layers.whole()]
-    return {key: copy_value(row) for key, row in found.items()} | dict.fromkeys(gone)
+    gone = changes.gone.keys() - changes.rows.keys()
+    return found | {key: None for key in base if key in gone} if gone else found
 
 
 def _saved(collection: Collection, layers: RowLayers) -> SavedRows:
-    base, whole = rows_of(collection), layers.whole()
-    if layers.below is base:
-        return SavedRows(layers.above, ())
-    # Initial rows that were never deleted come first, in their order; other rows follow in the order of their creation.
-    places, last = {key: place for place, key in enumerate(base)}, -1
-    kept: set[str] = set()
-    for key in whole:
-        if places.get(key, -1) <= last:
-            break
-        kept.add(key)
-        last = places[key]
-    written = {key: row for key, row in whole.items() if key not in kept or row is not base[key]}
-    return SavedRows(written, tuple(key for key in base if key not in kept))
+    base = rows_of(collection)
+    if layers.below is not base:
+        return SavedRows(layers.whole(), tuple(base))
+    changes = layers.changed()
+    return SavedRows(changes.rows, tuple(key for key in base if key in changes.gone) if changes.gone else ())
 
 
 def store_of(session: CallSession) -> Store:

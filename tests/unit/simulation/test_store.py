@@ -16,6 +16,7 @@ from toolcrib.schema.validation.json_values import SMALL
 from toolcrib.simulation.store import (
     FRESH,
     ROW_DEPTH,
+    RowChanges,
     RowLayers,
     Store,
     StoreVersion,
@@ -37,12 +38,9 @@ def put(store: Store, collection: Collection, key: str, row: object) -> None:
     """Write a row, or delete it with None, as a call does: along the path alone."""
     before = store.version
     layers = before.rows.get(collection.id, RowLayers(rows_of(collection)))
-    if row is None:
-        layers = RowLayers({other: kept for other, kept in store.rows(collection).items() if other != key})
-    else:
-        layers = RowLayers(layers.below, {**layers.above, key: row})
+    layers = layers.then(RowChanges({}, {key: None}) if row is None else RowChanges({key: row}, {}))
     changed = StoreVersion({**before.rows, collection.id: layers}, before.states, before.numbers)
-    store.commit(changed, {collection.id: collection})
+    store.commit(changed, [collection])
 
 
 def test_a_fresh_store_shows_what_the_fixture_begins_with():
@@ -100,13 +98,13 @@ def test_the_version_before_the_last_change_is_known():
 
 def test_a_change_of_what_a_tool_does_not_see_is_none_for_it():
     store, bank = Store(), ORDERS._replace(id="bank/orders")
-    store.commit(store.version._replace(numbers={"q": 1}), {})
+    store.commit(store.version._replace(numbers={"q": 1}), [])
     put(store, bank, "A", None)
     assert (store.before(SHOP), store.before(Fixture())) == (None, None)
     put(store, ORDERS, "A", {"n": 8})
-    store.commit(store.version._replace(states={CART.id: "paid"}), {})
+    store.commit(store.version._replace(states={CART.id: "paid"}), [])
     put(store, bank, "B", None)
-    store.commit(store.version._replace(numbers={"q": 2}), {})
+    store.commit(store.version._replace(numbers={"q": 2}), [])
     assert state_by_machine(SHOP, store.before(SHOP)) == {"cart": "open"}
     assert rows_by_collection(SHOP, store.before(SHOP))["orders"]["A"] == {"n": 8}
     assert rows_by_collection(SHOP, store.before(Fixture({"orders": ORDERS})))["orders"] == ORDERS.rows
@@ -124,7 +122,7 @@ def test_what_is_handed_out_may_be_changed():
 
 def test_a_machine_that_moved_is_where_it_is():
     store = Store()
-    store.commit(StoreVersion(states={CART.id: "paid"}), {})
+    store.commit(StoreVersion(states={CART.id: "paid"}), [])
     assert (store.state(CART), state_by_machine(SHOP, store.version)) == ("paid", {"cart": "paid"})
 
 
@@ -144,7 +142,7 @@ VALUES = st.recursive(
 ROWS = st.dictionaries(st.sampled_from("xyz"), VALUES, max_size=3)
 TABLES = st.dictionaries(st.sampled_from("ABCD"), ROWS, max_size=4)
 WRITES = st.lists(
-    st.tuples(st.sampled_from(["one", "two"]), st.sampled_from("ABCD"), st.none() | ROWS), max_size=8
+    st.tuples(st.sampled_from(["one", "two"]), st.sampled_from("ABCDEFGH"), st.none() | ROWS), max_size=20
 )
 
 
@@ -169,6 +167,23 @@ def test_what_changed_is_what_a_copy_of_everything_would_tell_and_no_version_mov
     assert [json.dumps(rows_by_collection(fixture, version)) for version, _text in history] == [
         text for _version, text in history
     ]
+
+
+@pytest.mark.parametrize("of_rows", ["new", "removed", "one"])
+def test_a_session_copies_as_many_rows_for_its_last_change_as_for_its_first(of_rows):
+    base = {str(number): {"n": number} for number in range(4_000)}
+    layers, kept, copied = RowLayers(base), [], 0
+    for number in range(4_000):
+        key = {"new": f"new {number}", "removed": str(number), "one": "0"}[of_rows]
+        later = RowChanges({}, {key: None}) if of_rows == "removed" else RowChanges({key: {"n": -1}}, {})
+        before, layers = layers, layers.then(later)
+        copied += sum(each.size for each in layers.changes if each not in before.changes)
+        kept.append(layers)
+    # Half of all changes for each of them, if the changed rows were copied each time: 2,000.
+    assert copied / 4_000 < 30
+    assert len(layers.changes) < 8
+    assert len(layers.whole()) == {"new": 8_000, "removed": 0, "one": 4_000}[of_rows]
+    assert len(kept[99].whole()) == {"new": 4_100, "removed": 3_900, "one": 4_000}[of_rows]
 
 
 def _differing(before: dict, after: dict) -> dict:

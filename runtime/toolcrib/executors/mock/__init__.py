@@ -30,6 +30,7 @@ from toolcrib.executors.mock.replies import Reply
 from toolcrib.executors.mock.rules import BARE, MockRule, choose_rule, compile_rules, index_rules
 from toolcrib.executors.mock.transaction import (
     NOT_TRUSTED,
+    Fits,
     ReplyOutcome,
     answer_check,
     answer_reply,
@@ -163,9 +164,9 @@ class BoundMock:
         names = frozenset({"args"}).union(*(rule.names for rule in rules))
         self.keeps = any(rule.keeps for rule in rules)
         self._scope = self._scope_before = scope_of(frozenset() if self.keeps else names)
-        if self.keeps:
-            scope = _keeping(descriptor.fixture, descriptor.origin.pack)
-            self._scope, self._scope_before = scope, partial(scope, before=True)
+        stateful = _keeping(descriptor.fixture, descriptor.origin.pack) if self.keeps else None
+        if stateful is not None:
+            self._scope, self._scope_before = stateful, partial(stateful, before=True)
         # A stateless mock has nothing to roll back: the result layer alone validates its results.
         self._fits = answer_check(descriptor) if self.keeps else None
         # Faults may repeat or withhold attempts, so calls must be numbered by their id, not by their arrival.
@@ -177,7 +178,11 @@ class BoundMock:
         self._counts = paced or self.keeps or not endless or not replies[0].names <= {"args"}
         self._rules = tuple(rule.made_ready(alone=not self._counts) for rule in rules)
         self._choice = index_rules(self._rules)
-        answer_now = self._answer if self._counts else _answering_alone(self._rules[0].replies[0])
+        answer_now: Callable[[Call], Result | TrustedAnswer] = self._answer
+        if not self._counts:
+            answer_now = _answering_alone(self._rules[0].replies[0])
+        elif endless and stateful is not None and self._fits is not None and not comes_again:
+            answer_now = _answering_with_store(self._rules[0], self._slot, stateful, self._fits)
         self.answer_now: Callable[[Call], Result | TrustedAnswer] | None = None if paced else answer_now
 
     async def execute(self, call: Call) -> Result:
@@ -323,10 +328,35 @@ def _answering_alone(reply: Reply) -> Callable[[Call], Result | TrustedAnswer]:
     return answer
 
 
+def _answering_with_store(
+    rule: MockRule, slot: str, scope_for: _Scoping, fits: Fits
+) -> Callable[[Call], Result | TrustedAnswer]:
+    """The function that answers for a stateful mock with a single reply: `BoundMock._answer` without a choice."""
+    reply, pointer, label = rule.replies[0], rule.pointer, rule.label
+
+    def answer(call: Call) -> Result | TrustedAnswer:
+        state = call.context.session.slot(slot, MockState)
+        if call.attempt == 1:
+            state.calls += 1
+        scope = scope_for(call, state.calls)
+        if scope.work.failed:
+            return effect_failure(scope.work.failed.pop(0))
+        meta: dict[str, JSON] = {"mock": {"rule": label, "reply": 1}}
+        try:
+            taken = run_transaction(reply, scope, state, meta, fits)
+        except ExpressionError as error:
+            return mock_failure(call, error, reply.place_of(error))
+        if taken.used:
+            state.used[pointer] = state.used.get(pointer, 0) + 1
+        return taken.answer
+
+    return answer
+
+
 class _Scoping(Protocol):
     """Creates the scope of a call whose mock reads or changes the state of the session."""
 
-    def __call__(self, call: Call, number: int, *, before: bool = False) -> Scope:
+    def __call__(self, call: Call, number: int, *, before: bool = False) -> StatefulScope:
         """The scope over the current store, or over the store before its last change."""
         ...
 
@@ -343,7 +373,7 @@ def _keeping(fixture: Fixture, pack: str) -> _Scoping:
     from toolcrib.executors.mock.unit_of_work import UnitOfWork  # noqa: PLC0415
     from toolcrib.simulation.store import store_of  # noqa: PLC0415
 
-    def scope(call: Call, number: int, *, before: bool = False) -> Scope:
+    def scope(call: Call, number: int, *, before: bool = False) -> StatefulScope:
         store = store_of(call.context.session)
         if store.saved:
             store.recall(fixture.collections.values())

@@ -276,7 +276,7 @@ class BodyScope(CountedScope):
     __slots__ = ("_found", "_live", "_makers", "_outer", "_parts", "_rows", "effects", "work")
 
     def __init__(self, outer: StatefulScope, work: UnitOfWork, parts: _Parts) -> None:
-        super().__init__(work.budget)
+        self.budget = work
         self["args"] = outer["args"]  # read by most replies; it never changes
         self.work = work
         self.effects = 0
@@ -319,14 +319,16 @@ class BodyScope(CountedScope):
     def locate(self, name: str) -> Location | None:
         """The location of a row, or None if it is absent. It is looked up once."""
         # Once, so that a row keeps its name after an effect has changed the field that it was found by.
-        if name not in self._found:
-            self._found[name] = self._rows[name].find(self)
-        return self._found[name]
+        found = self._found
+        if name in found:
+            return found[name]
+        location = found[name] = self._rows[name].find(self)
+        return location
 
     def renew(self) -> None:
         """Forget all live values, so that they are read again after a change."""
-        for name in self._live:
-            self.pop(name, None)
+        for name in self._live.intersection(self):
+            del self[name]
 
     def shift(self, gone: Location) -> None:
         """Adjust the locations of rows in a list after one of its elements was deleted."""
@@ -370,7 +372,7 @@ class _Parts(NamedTuple):
 
     rows: Mapping[str, Row]
     makers: Mapping[str, Make]
-    live: tuple[str, ...]
+    live: frozenset[str]
 
 
 class ReplyBody(NamedTuple):
@@ -484,7 +486,7 @@ def _parts(rows: Mapping[str, Row], lets: Mapping[str, Rendering], collections: 
     makers |= {name: let.run for name, let in lets.items()}
     makers |= {**_PROVIDED, "key_of": _Keys}
     makers |= {name: _reading(collection_of(name)) for name in collections}
-    return _Parts(rows, makers, (*rows, "store", "state", *collections))
+    return _Parts(rows, makers, frozenset({*rows, "store", "state", *collections}))
 
 
 def _reading(collection: str) -> Make:
@@ -530,7 +532,7 @@ def copy_for_store(value: JSON, budget: StepBudget) -> JSON:
     Raises:
         ExpressionError: The value is too large or nested too deeply.
     """
-    if not isinstance(value, dict | list):
+    if type(value) is not dict and type(value) is not list:
         return value
     # The value may be an argument or a part of another row, and must not share storage with the new one.
     left = [MOST_PARTS]
@@ -546,10 +548,69 @@ def _copy(value: Any, depth: int, left: list[int]) -> Any:
     if depth == 0:
         raise ExpressionError(f"cannot store a value nested deeper than {MOST_DEPTH} levels")
     copy = value.copy()
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        if isinstance(item, dict | list):
+    for key, item in value.items() if type(value) is dict else enumerate(value):
+        if type(item) is dict or type(item) is list:
             copy[key] = _copy(item, depth - 1, left)
     return copy
+
+
+Stored: TypeAlias = "Callable[[Scope, StepBudget], JSON]"
+"""Computes a value for the store; see `copy_for_store`."""
+
+
+def _stored(written: Rendering) -> Stored:
+    """The function that computes a value for the store. Only what expressions return is copied."""
+    compute = written.run
+
+    def copied(scope: Scope, budget: StepBudget) -> JSON:
+        return copy_for_store(compute(scope), budget)
+
+    if written.part is None or written.part.members is None:
+        return copied
+    try:
+        room = MOST_PARTS - _count_parts(written.part, MOST_DEPTH)
+        build = written.fresh("args", _kept, MOST_DEPTH, counted=True)
+    except ExpressionError:  # every call reports it
+        return copied
+
+    def built(scope: Scope, budget: StepBudget) -> JSON:
+        left = [room]
+        try:
+            value = build(scope, left)
+        # Once more, for the error with its place in the document.
+        except (ExpressionError, LookupError, TypeError, RecursionError):
+            return copied(scope, budget)
+        budget.copy(MOST_PARTS - left[0])
+        return value
+
+    return built
+
+
+def _kept(value: JSON, depth: int, left: list[int] | None = None) -> JSON:
+    """The value of an expression within a stored value, or a constant for which nothing is counted at a call."""
+    if type(value) is dict or type(value) is list:
+        copy: JSON = _copy(value, depth, [MOST_PARTS] if left is None else left)
+        return copy
+    return value
+
+
+def _count_parts(part: ExpressionPart, depth: int) -> int:
+    """The number of members and items that are not computed.
+
+    Raises:
+        ExpressionError: There are too many, or they are nested too deeply.
+    """
+    if part.constant:
+        left = [MOST_PARTS]
+        _kept(part.value, depth, left)
+        return MOST_PARTS - left[0]
+    if part.members is None:
+        return 0
+    inner = part.members.values() if isinstance(part.members, dict) else part.members
+    parts = len(part.members) + sum(_count_parts(each, depth - 1) for each in inner)
+    if parts > MOST_PARTS:
+        raise ExpressionError(f"cannot store a value with more than {MOST_PARTS:,} parts")
+    return parts
 
 
 # `update` and `delete`: one value, or some of its elements.
@@ -660,19 +721,12 @@ def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
         work, budget = root.work, root.budget
         # Computed for each element: `set` may draw random numbers or count with `seq`.
         for location, value in find(scope, root):
-            changes = compute(scope)
-            if not isinstance(changes, dict):
-                raise ExpressionError(f"`set` needs an object, not {kind(changes)}", pointer=at_set)
+            changes = compute(scope, budget)
             if not isinstance(value, dict):
                 raise ExpressionError(
                     f"{format_location(location)} is {kind(value)}, and `set` needs an object"
                 )
-            write_path(
-                work,
-                location,
-                value | {key: copy_for_store(item, budget) for key, item in changes.items()},
-                pointer,
-            )
+            write_path(work, location, value | changes, changes, pointer)
 
     return act, used | _read(place, chosen)
 
@@ -697,12 +751,22 @@ def _check_key(
 
 def _setting(
     setting: JSON, pointer: str, ground: CompileContext
-) -> tuple[Run, frozenset[str], ExpressionPart | None]:
-    """The function that computes the object for `set`, the names that it reads, and its parts if it is a mapping."""
+) -> tuple[Callable[[Scope, StepBudget], dict[str, JSON]], frozenset[str], ExpressionPart | None]:
+    """The function that computes the members for `set`, the names that it reads, and its parts if it is a mapping."""
     if isinstance(setting, str):
-        return (*compile_test(setting, ground.names, ground.problems, pointer), None)
-    written = ground.value(setting, pointer)
-    return written.run, written.names, written.part
+        run, used = compile_test(setting, ground.names, ground.problems, pointer)
+        written = Rendering(constant=False, names=used, run=run)
+    else:
+        written = ground.value(setting, pointer)
+    compute = _stored(written)
+
+    def members(scope: Scope, budget: StepBudget) -> dict[str, JSON]:
+        changes = compute(scope, budget)
+        if isinstance(changes, dict):
+            return changes
+        raise ExpressionError(f"`set` needs an object, not {kind(changes)}", pointer=pointer)
+
+    return members, written.names, written.part
 
 
 def _read(place: StorePath, chosen: _ElementSelection | None = None) -> frozenset[str]:
@@ -728,12 +792,12 @@ def _delete(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
 def _remove(root: BodyScope, location: Location, pointer: str) -> None:
     # Two steps, a collection and a key, are a whole row.
     if len(location) == 2:
-        root.work.remove(str(location[0]), str(location[1]))
+        root.work.remove(location[0], location[1])
         return
     within: Any = read_path(root.work, location[:-1])
     copy = within.copy()
     del copy[location[-1]]
-    write_path(root.work, location[:-1], copy, pointer)
+    write_path(root.work, location[:-1], copy, [], pointer)
     if isinstance(copy, list):
         root.shift(location)
 
@@ -751,14 +815,14 @@ def _append(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
     spot = ground.spot(place, elements=True)
     if spot is not None:
         spot.check_value(made.part, at_value, ground)
-    compute = made.run
+    compute = _stored(made)
 
     def act(scope: Scope, root: BodyScope) -> None:
-        value = copy_for_store(compute(scope), root.budget)
+        value = compute(scope, root.budget)
         location, items = place.find(scope, root)
         if not isinstance(items, list):
             raise ExpressionError(f"{format_location(location)} is {kind(items)}, and `append` needs a list")
-        write_path(root.work, location, bounded_list([*items, value]), pointer)
+        write_path(root.work, location, bounded_list([*items, value]), [value], pointer)
 
     return act, made.names | _read(place)
 
@@ -806,7 +870,7 @@ def _moved(operate: Callable[[JSON, JSON], JSON]) -> Callable[[dict[str, Any], s
             # Sums of floats drift (0.1 + 0.2); `round` keeps amounts of money at two digits.
             if digits is not None:
                 result = bounded_number(round(result, digits))
-            write_path(root.work, location, result, pointer)
+            write_path(root.work, location, result, [result], pointer)
 
         return act, by.names | _read(place)
 
@@ -833,7 +897,8 @@ def _put(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Change:
         check = spot.check_value if whole is None else spot.check_members
         check(made.part, f"{above}/value", ground)
     used = made.names | _read(place) | (frozenset() if key is None else key.names)
-    putting = _Putting(made.run, None if key is None else key.run, name == "upsert", pointer)
+    value = _stored(made)
+    putting = _Putting(value, None if key is None else key.run, name == "upsert", pointer)
     return (putting.in_object(place) if whole is None else putting.in_collection(whole)), used
 
 
@@ -847,7 +912,7 @@ class _Putting(NamedTuple):
         pointer: JSON Pointer of the effect.
     """
 
-    value: Run
+    value: Stored
     key: Run | None
     replaces: bool
     pointer: str
@@ -857,7 +922,7 @@ class _Putting(NamedTuple):
         name, field = collection.name, collection.key
 
         def act(scope: Scope, root: BodyScope) -> None:
-            row = copy_for_store(self.value(scope), root.budget)
+            row = self.value(scope, root.budget)
             key = _own_key(row, collection, root) if self.key is None else key_text(self.key(scope))
             if root.work.has(name, key):
                 self.check((name, key))
@@ -871,7 +936,7 @@ class _Putting(NamedTuple):
         """The act that adds a member to an object within a row."""
 
         def act(scope: Scope, root: BodyScope) -> None:
-            value = copy_for_store(self.value(scope), root.budget)
+            value = self.value(scope, root.budget)
             location, within = place.find(scope, root)
             if not isinstance(within, dict):
                 raise ExpressionError(
@@ -880,7 +945,7 @@ class _Putting(NamedTuple):
             key = key_text(None if self.key is None else self.key(scope))
             if key in within:
                 self.check((*location, key))
-            write_path(root.work, location, within | {key: value}, self.pointer)
+            write_path(root.work, location, within | {key: value}, {key: value}, self.pointer)
 
         return act
 

@@ -22,14 +22,15 @@ from toolcrib.expressions.operators import missing_key
 from toolcrib.expressions.structures import with_location
 from toolcrib.expressions.values import Run, Scope, as_text, equal, kind, list_of_names, shortened
 from toolcrib.simulation.error_reply import ErrorTemplate, compile_error
+from toolcrib.simulation.store import note_small_row
 
 if TYPE_CHECKING:
     from toolcrib.executors.mock.collection_schema import LiteralPlace
     from toolcrib.executors.mock.effects import BodyScope
     from toolcrib.executors.mock.unit_of_work import UnitOfWork
 
-Location: TypeAlias = "tuple[str | int, ...]"
-"""A collection, the key of a row, then keys and indexes within the row."""
+Location: TypeAlias = "tuple[Any, ...]"
+"""A collection and the key of a row, both text, then keys and indexes within the row."""
 
 Names: TypeAlias = "Mapping[str, Collection[str] | None]"
 """The names that expressions may read, with their keys if known."""
@@ -170,7 +171,7 @@ def key_or_none(value: JSON) -> str | None:
 
 def read_path(work: UnitOfWork, location: Location) -> JSON:
     """The current value at a location; None if there is none."""
-    value: Any = work.row(str(location[0]), str(location[1]))
+    value: Any = work.row(location[0], location[1])
     for step in location[2:]:
         try:
             value = value[step]
@@ -179,20 +180,30 @@ def read_path(work: UnitOfWork, location: Location) -> JSON:
     return value  # type: ignore[no-any-return]
 
 
-def write_path(work: UnitOfWork, location: Location, value: JSON, pointer: str) -> None:
-    """Write a value at an existing location. Only the containers on the path are copied."""
-    name, key = str(location[0]), str(location[1])
+def write_path(work: UnitOfWork, location: Location, value: JSON, added: JSON, pointer: str) -> None:
+    """Write a value at an existing location. Only the containers on the path are copied.
+
+    Args:
+        work: The unit of work.
+        location: The location.
+        value: The value, which must not be changed afterwards.
+        added: A list or object of everything in the value that the row did not have before.
+        pointer: JSON Pointer of the effect.
+    """
+    name, key = location[:2]
     # The budget counts copies, so that a loop of effects over large rows ends early with an error.
-    if isinstance(value, dict | list):
-        work.budget.copy(len(value))
-    row = value if len(location) == 2 else _with(work, work.row(name, key), location, 2, value)
+    if type(value) is dict or type(value) is list:
+        work.copy(len(value))
+    before: Any = work.row(name, key)
+    row = value if len(location) == 2 else _with(work, before, location, 2, value)
+    note_small_row(row, before, added, len(location) - 2)
     work.put(name, key, row, pointer)
 
 
 def _with(work: UnitOfWork, within: Any, location: Location, at: int, value: JSON) -> JSON:
     if at == len(location):
         return value
-    work.budget.copy(len(within))
+    work.copy(len(within))
     # Rows are shared with earlier versions of the store and with results: they are never changed in place.
     copy = within.copy()
     step = location[at]
@@ -361,7 +372,9 @@ class Row(NamedTuple):
     def read(self, scope: BodyScope) -> JSON:
         """The current content of the row; None if the row is absent."""
         location = scope.locate(self.name)
-        return None if location is None else read_path(scope.work, location)
+        if location is None:
+            return None
+        return scope.work.row(*location) if len(location) == 2 else read_path(scope.work, location)
 
 
 def compile_rows(

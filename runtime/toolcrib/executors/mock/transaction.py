@@ -74,7 +74,11 @@ def answer_reply(reply: Reply, scope: Scope, meta: Meta) -> ReplyOutcome:
         ExpressionError: The mock is wrong.
     """
     answer = compute_answer(reply, scope, meta)
-    return ReplyOutcome(answer, progress_reports(reply, scope)) if reply.progress else ReplyOutcome(answer)
+    if reply.progress:
+        return ReplyOutcome(answer, progress_reports(reply, scope))
+    # Twice as fast as the class, which is measurable in a mocked call.
+    outcome: ReplyOutcome = tuple.__new__(ReplyOutcome, (answer, (), True))
+    return outcome
 
 
 def progress_reports(reply: Reply, scope: Scope) -> tuple[tuple[float, Progress], ...]:
@@ -104,7 +108,9 @@ def run_transaction(
     Raises:
         ExpressionError: The mock is wrong; nothing is committed.
     """
-    same = None if reply.same is None else _key(reply, scope)
+    if reply.same is None:
+        return _step(reply, scope, meta, fits)[0]
+    same = _key(reply, scope)
     if same is not None and same in state.answers:
         return ReplyOutcome(_again(state.answers[same]), used=False)
     taken, stands = _step(reply, scope, meta, fits)
@@ -190,7 +196,7 @@ def answer_check(tool: Descriptor) -> Fits:
 
     def fits(answer: Result | TrustedAnswer) -> bool:
         if isinstance(answer, TrustedAnswer):
-            return judge(answer.value)
+            return judge(answer[0])
         if answer.outcome is not Outcome.OK:
             return answer.error is None or _is_json(dict(answer.error.details))
         parts: list[JSON] = [part.as_json() for part in answer.content]

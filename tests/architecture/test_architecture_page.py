@@ -73,6 +73,7 @@ def test_every_core_dependency_has_its_reason(page, project):
 
 IMPORTED_AS = {
     "a2a_sdk": "a2a",
+    "agent_client_protocol": "acp",
     "pyjwt": "jwt",
     "pyyaml": "yaml",
     "jsonschema-rs": "jsonschema_rs",

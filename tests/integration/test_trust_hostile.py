@@ -73,6 +73,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("serve", "mcp"),
         ("serve", "mcp", "--mode", "live"),
         ("serve", "a2a", "--mode", "live", "--toolset", "none"),  # which ends it
+        ("serve", "acp", "--provider", "scripted", "--script", "is_judged_by_a_model"),
     ],
     "approvals": [
         ("approvals", "list"),

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 
@@ -21,6 +22,7 @@ from toolcrib.cli.options import (
     open_runtime,
     passthrough_option,
     print_refusals,
+    provider_options,
     read_options,
 )
 from toolcrib.cli.redirected_stdout import duplicated_stdout, redirected_stdout
@@ -55,6 +57,7 @@ from toolcrib.scenarios.run_setup import tools_for
 from toolcrib.scenarios.runs import runs_of
 from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import NO_POLICY
+from toolcrib.serve.acp import EditorAgent
 
 T = TypeVar("T")
 
@@ -79,42 +82,24 @@ OF_STOP: Mapping[Stop, int] = {
 class ChatOptions(NamedTuple):
     """The command-line options of the conversation."""
 
-    name: str
+    provider: str
     model: str
     base_url: str
     script: str | None
-    prompt: str | None
-    variables: tuple[str, ...]
-    system: str | None
-    policy_file: str | None
-    settings: tuple[str, ...]
-    prices: tuple[str, ...]
-    approved: tuple[str, ...]
-    transcript: Path | None
-    as_json: bool
+    prompt: str | None = None
+    variables: tuple[str, ...] = ()
+    system: str | None = None
+    policy_file: str | None = None
+    settings: tuple[str, ...] = ()
+    prices: tuple[str, ...] = ()
+    approved: tuple[str, ...] = ()
+    transcript: Path | None = None
+    as_json: bool = False
 
 
 @click.command("chat")
 @click.argument("words", nargs=-1, metavar="[PATH]... [MESSAGE]")
-@click.option(
-    "--provider",
-    "name",
-    required=True,
-    metavar="NAME",
-    help="Model provider: `openai`, `openai_responses`, `azure_openai`, `anthropic`, an installed one, or `scripted`.",
-)
-@click.option("--model", metavar="NAME", default="", help="Model of the provider.")
-@click.option(
-    "--base-url",
-    metavar="URL",
-    default="",
-    help="Base URL of the provider. Loopback and numeric addresses are permitted.",
-)
-@click.option(
-    "--script",
-    metavar="NAME|FILE",
-    help="With `--provider scripted`: use the agent script and the mocks of this scenario.",
-)
+@provider_options
 @click.option(
     "--prompt",
     metavar="NAME",
@@ -242,9 +227,9 @@ def _held(
         runtime, options.approved, asks=not (piped or options.as_json), show=show, before=before
     )
     prompt = None if options.prompt is None else find_prompt(runtime.packs, options.prompt)
-    policy = _policy(options, prompt, script)
+    policy = policy_of(options, prompt, script)
     config = _config(options, prompt, asking)
-    provider = _provider(runtime, options) if script is None else script.provider
+    provider = provider_of(runtime, options) if script is None else script.provider
     where = runtime if script is None else script.session
     middleware = ProviderMiddleware(provider, where, policy, config)
     guardrails = () if prompt is None else prompt.guardrails
@@ -261,10 +246,11 @@ def _held(
     finally:
         # Also after an error: with `--json`, the conversation so far is the last line.
         show.ended(chat.conversation)
-        _run(runner, _closed(provider))
+        _run(runner, close_provider(provider))
 
 
-async def _closed(provider: Provider) -> None:
+async def close_provider(provider: Provider) -> None:
+    """Release the connections of a provider."""
     close = getattr(provider, "aclose", None)
     if close is not None:
         await close()
@@ -277,9 +263,14 @@ def _piped() -> Iterable[str]:
 # Command-line options.
 
 
-def _check(options: ChatOptions) -> None:
-    if (options.script is not None) != (options.name == SCRIPTED):
+def check_script(provider: str, script: str | None) -> None:
+    """Raise UsageError unless a script is given exactly for the provider that replays it."""
+    if (script is not None) != (provider == SCRIPTED):
         raise click.UsageError("`--script` and `--provider scripted` need each other; use both or neither")
+
+
+def _check(options: ChatOptions) -> None:
+    check_script(options.provider, options.script)
     if options.system is not None and options.prompt is not None:
         raise click.UsageError("`--system` and `--prompt` both set the system prompt; use only one of them")
     if options.variables and options.prompt is None:
@@ -308,7 +299,8 @@ def _is_there(word: str) -> bool:
         return False
 
 
-def _provider(runtime: Runtime, options: ChatOptions) -> Provider:
+def provider_of(runtime: Runtime, options: ChatOptions) -> Provider:
+    """Open the provider of the options."""
     world = (
         # A URL on the command line comes from the operator, so it may be private, unlike a URL in a document.
         allow_base_url(engine_of(runtime).world, options.base_url)
@@ -317,17 +309,49 @@ def _provider(runtime: Runtime, options: ChatOptions) -> Provider:
     )
     # A provider of another distribution is imported, and may print.
     with redirected_stdout():
-        return open_provider(options.name, model=options.model, base_url=options.base_url, world=world)
+        return open_provider(options.provider, model=options.model, base_url=options.base_url, world=world)
+
+
+def editor_agent(runtime: Runtime, options: ChatOptions) -> EditorAgent:
+    """The model and the tools of an agent that is served.
+
+    Raises:
+        ConfigurationError: The provider cannot be opened, or the scenario does not exist.
+    """
+    system, settings = options.system or "", settings_of(options.settings)
+    if options.script is not None:
+        name, script = options.script, load_script(runtime, options.script)
+        return EditorAgent(
+            # A provider of its own for each session, because it counts which replies were used.
+            lambda: load_script(runtime, name).provider,
+            script.session.registry,
+            policy_of(options, None, script),
+            system,
+            settings,
+            script.session.seed,
+            script.client,
+        )
+    # Opened once for its errors, which the user must see before the editor does.
+    with asyncio.Runner() as runner:
+        _run(runner, close_provider(provider_of(runtime, options)))
+    policy = policy_of(options, None, None)
+    return EditorAgent(
+        partial(provider_of, runtime, options), policy=policy, system=system, settings=settings
+    )
 
 
 def _config(options: ChatOptions, prompt: Prompt | None, asking: ApprovalPrompt) -> Config:
     system = options.system or ""
     if prompt is not None:
         system = prompt.render(dict(_value_of(prompt, *_pair(text, "--var")) for text in options.variables))
-    settings = {**(prompt.settings if prompt is not None else {})}
-    settings |= {key: _json(text) for key, text in (_pair(each, "--set") for each in options.settings)}
+    settings = {**(prompt.settings if prompt is not None else {}), **settings_of(options.settings)}
     sink = None if options.transcript is None else JSONLSink(options.transcript)
     return Config(system=system, settings=settings, prices=_prices(options), client=asking.client, sink=sink)
+
+
+def settings_of(written: Iterable[str]) -> dict[str, JSON]:
+    """The provider settings of `--set`."""
+    return {key: _json(text) for key, text in (_pair(each, "--set") for each in written)}
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:
@@ -371,7 +395,7 @@ def _prices(options: ChatOptions) -> Prices | None:
     return Prices(**prices) if prices else None
 
 
-def _policy(options: ChatOptions, prompt: Prompt | None, script: Script | None) -> ToolPolicy:
+def policy_of(options: ChatOptions, prompt: Prompt | None, script: Script | None) -> ToolPolicy:
     """The policy of the file; without `allow` in the file, the allowed tools are those of the prompt or script."""
     own = prompt.policy if prompt is not None else script.policy if script is not None else NO_POLICY
     if options.policy_file is None:

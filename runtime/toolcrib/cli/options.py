@@ -123,6 +123,35 @@ def read_options(function: F) -> F:
     return cast(F, command)
 
 
+_PROVIDER = (
+    click.option(
+        "--provider",
+        required=True,
+        metavar="NAME",
+        help="Model provider: `openai`, `openai_responses`, `azure_openai`, `anthropic`, an installed one, or `scripted`.",
+    ),
+    click.option("--model", metavar="NAME", default="", help="Model of the provider."),
+    click.option(
+        "--base-url",
+        metavar="URL",
+        default="",
+        help="Base URL of the provider. Loopback and numeric addresses are permitted.",
+    ),
+    click.option(
+        "--script",
+        metavar="NAME|FILE",
+        help="With `--provider scripted`: use the agent script and the mocks of this scenario.",
+    ),
+)
+
+
+def provider_options(function: F) -> F:
+    """Add the options that select the model of a conversation."""
+    for option in reversed(_PROVIDER):
+        function = option(function)
+    return function
+
+
 def _together(before: ReadOptions, said: Mapping[str, Any]) -> ReadOptions:
     """Combine the options after the command with those before it."""
     profile: str | None = said.get("profile")

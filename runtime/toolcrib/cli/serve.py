@@ -23,6 +23,7 @@ from toolcrib.cli.options import (
     passthrough_option,
     paths_argument,
     print_refusals,
+    provider_options,
     read_options,
 )
 from toolcrib.cli.trust import ask_for_consent
@@ -31,10 +32,11 @@ from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine.middleware.call_log import LOGGER, JSONFormatter
 from toolcrib.engine.runtime import Runtime
-from toolcrib.serve import a2a
+from toolcrib.serve import a2a, acp
 from toolcrib.serve.http_common.listen_address import NEW_TOKEN, CertificateFiles, ListenAddress, Say
+from toolcrib.serve.http_common.stdio_pipes import StdoutError
 from toolcrib.serve.inspection import inspectable
-from toolcrib.serve.mcp import Options, StdoutError, serve_http, serve_stdio
+from toolcrib.serve.mcp import Options, serve_http, serve_stdio
 from toolcrib.serve.mcp.options import Compat, SessionMode
 
 
@@ -327,6 +329,81 @@ def serve_a2a(
     runtime = _opened(paths, mode, passthrough=passthrough, reading=reading)
     with _logged_calls():
         asyncio.run(_served(runtime, name, "a2a", partial(a2a.serve_http, runtime, options, address)))
+
+
+@command.command("acp")
+@paths_argument
+@provider_options
+@click.option("--system", metavar="TEXT", help="System prompt for the model.")
+@click.option(
+    "--policy",
+    "policy_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Apply the tool policy in this YAML or JSON file.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Provider setting, such as temperature=0. Can be repeated.",
+)
+@click.option("--mode", metavar="MODE", help="Use this mode for every tool that has a block for it.")
+@click.option(
+    "--context-size",
+    type=click.IntRange(0),
+    metavar="TOKENS",
+    default=0,
+    help="Tokens that the model can read at once. The editor then shows how many of them are used.",
+)
+@click.option(
+    "--name",
+    metavar="NAME",
+    default="",
+    help="Name of the server for `toolcrib stats`, `top` and `cancel`. Default: that of the project, or of its folder.",
+)
+@passthrough_option
+@read_options
+def serve_acp(
+    *,
+    paths: tuple[str, ...],
+    provider: str,
+    model: str,
+    base_url: str,
+    script: str | None,
+    system: str | None,
+    policy_file: str | None,
+    settings: tuple[str, ...],
+    mode: str | None,
+    context_size: int,
+    name: str,
+    passthrough: bool,
+    reading: ReadOptions,
+) -> None:
+    """Serve a model that uses the tools as an agent of the Agent Client Protocol.
+
+    An editor starts this command and speaks ACP with it over stdin and stdout. It shows the calls, and asks its user about
+    those that need approval. Tools in mode `client` can use the files and terminals of the editor. The agent stops at the end
+    of its input, at SIGTERM and at Ctrl-C; running calls are cancelled and reported. Messages for people go to stderr.
+    """
+    # Deferred: other servers hold no conversations.
+    from toolcrib.cli.chat import ChatOptions, check_script, editor_agent  # noqa: PLC0415
+
+    check_script(provider, script)
+    # The scenario may be in a file outside the project, so the file is added to what is read.
+    if script is not None and Path(script).is_file():
+        reading = reading._replace(packs=(*reading.packs, script))
+    runtime = _opened(paths, mode, passthrough=passthrough, reading=reading)
+    asked = ChatOptions(
+        provider, model, base_url, script, system=system, policy_file=policy_file, settings=settings
+    )
+    options = editor_agent(runtime, asked)._replace(context_size=context_size)
+    with _logged_calls():
+        try:
+            asyncio.run(_served(runtime, name, "acp", partial(acp.serve_stdio, runtime, options)))
+        except StdoutError as error:
+            raise OutputError(error.strerror) from error
 
 
 def _origin(url: str) -> str:

@@ -41,6 +41,7 @@ class Config:
         content_limit: Maximum bytes of base64 of all images, audio and files of one result. Parts beyond the
             limit are described in the text.
         streaming: Whether to request streamed answers. Default: only in `stream`.
+        trace: Trace headers to propagate with every call (W3C Trace Context).
     """
 
     system: str = ""
@@ -53,6 +54,7 @@ class Config:
     result_limit: int = MODEL_LIMIT
     content_limit: int = CONTENT_LIMIT
     streaming: bool | None = None
+    trace: Mapping[str, str] = field(default_factory=lambda: NOTHING)
 
 
 def check_setup(provider: Provider, policy: ToolPolicy, config: Config, registry: Registry | None) -> None:

@@ -98,7 +98,7 @@ class ProviderMiddleware:
         name = unused_tool_name(registry)
         self._rulebook = Rulebook(policy, own=name)
         self._reader = ResultReader(name, config.result_limit, session.clock)
-        self._runner = CallRunner(session, config.client, policy.max_parallel)
+        self._runner = CallRunner(session, config.client, policy.max_parallel, config.trace)
         self._settings = TurnSettings(
             self._rulebook,
             config.prices,
@@ -178,6 +178,24 @@ class ProviderMiddleware:
         async with aclosing(self._turn(messages, answers, broken_off, streaming=streaming)) as items:
             async for item in items:
                 yield item
+
+    async def cancel_pending(self, conversation: Conversation) -> tuple[Sequence[Event], Conversation]:
+        """End the pending calls of a conversation as cancelled, without another request to the model.
+
+        Returns:
+            The events of the calls and of the end of the turn, and the conversation, which can continue.
+
+        Raises:
+            ConfigurationError: The conversation is incomplete, or its calls were answered already.
+            SinkFailed: As for `run`.
+        """
+        reject = {pending.id: Answer.reject("the turn was cancelled") for pending in conversation.pending}
+        await self._decided(conversation, reject)
+        turn = ConversationTurn(self._settings, ApprovalGate(self._session, self._rulebook), conversation)
+        turn.cancel_pending(self._offered())
+        await self._write(turn)
+        ended = turn.end(turn.stop_reason())
+        return turn.take_events(), ended
 
     async def _turn(  # noqa: C901, PLR0912 -- one generator, since each further one takes as long as a mocked call
         self,

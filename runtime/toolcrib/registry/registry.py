@@ -301,6 +301,11 @@ class Registry(Mapping[str, Descriptor]):
         """The offered tools of the client that are called without asking a person, sorted."""
         return tuple(tool.name for tool, block in _of_client(self) if block.get("pre_approved"))
 
+    @property
+    def needs_approval(self) -> tuple[str, ...]:
+        """The offered tools of the client about whose calls a person is asked, sorted."""
+        return tuple(tool.name for tool, block in _of_client(self) if not block.get("pre_approved"))
+
     def with_toolsets(self, toolsets: Iterable[Toolset]) -> Registry:
         """A new registry with these toolsets, replacing the known ones, for `within` and for queries."""
         known = MappingProxyType({toolset.name: toolset for toolset in toolsets})

@@ -77,6 +77,7 @@ COMMANDS = (
     "stubs --out tools.py",
     "serve mcp --help",
     "serve a2a --help",
+    "serve acp --help",
     "approvals list",
     "approvals list --json",
     "journal list",

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from holding import opened
 from toolcrib.serve.http_common.lifecycle import Shutdown
+from toolcrib.serve.http_common.stdio_pipes import OversizedLine, StdioPipes
 from toolcrib.serve.mcp import Options
-from toolcrib.serve.mcp.stdio import OversizedLine, StdioPipes, serve_stdio
+from toolcrib.serve.mcp.stdio import serve_stdio
 
 LINES = st.lists(st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b"")), max_size=12)
 

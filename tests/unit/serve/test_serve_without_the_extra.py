@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+PACK = Path(__file__).parents[3] / "packs" / "payments"
 
 BLOCKED = """
 import sys
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"a2a", "mcp", "mcp_types", "anyio", "uvicorn"}:
+        if name.partition(".")[0] in {"a2a", "acp", "mcp", "mcp_types", "anyio", "uvicorn"}:
             raise ModuleNotFoundError(f"{name} is blocked", name=name)
 
 sys.meta_path.insert(0, Blocker())
@@ -32,9 +35,12 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("protocol", ["a2a", "mcp"])
-def test_serving_says_what_to_install(protocol):
-    done = run("serve", protocol)
+@pytest.mark.parametrize(
+    ("protocol", "options"),
+    [("a2a", []), ("mcp", []), ("acp", [str(PACK), "--provider", "scripted", "--script", "pays_by_chat"])],
+)
+def test_serving_says_what_to_install(protocol, options):
+    done = run("serve", protocol, *options)
     assert done.returncode == 2
     assert done.stdout == ""
     assert f"pip install 'toolcrib[{protocol}]'" in done.stderr

@@ -227,7 +227,9 @@ def settle_answers(
         if id_ not in stored and answers[id_].kind in _DECIDING:
             approvals.answer(approval, answers[id_])
     for id_, approval in known.items():
-        if answers[id_].kind == "approve" and not approvals.take(approval, session):
+        # A rejection is taken as well: this conversation knows of it, and the next equal call must ask again.
+        taken = answers[id_].kind in _DECIDING and approvals.take(approval, session)
+        if answers[id_].kind == "approve" and not taken:
             raise ApprovalError(
                 f"the approved call `{id_}` was made already",
                 code="already_answered",

@@ -251,10 +251,14 @@ class CallRunner:
         session: The session of the calls.
         client: Fulfils calls of tools in mode `client`; None for the client of the session.
         most: Maximum number of concurrent calls.
+        trace: Trace headers to propagate.
     """
 
-    def __init__(self, session: Session, client: Client | None, most: int) -> None:
+    def __init__(
+        self, session: Session, client: Client | None, most: int, trace: Mapping[str, str] = NOTHING
+    ) -> None:
         self._session = session
+        self._trace = trace
         self._client = client
         self._most = most
 
@@ -319,11 +323,17 @@ class CallRunner:
         # Before the call, which may change the states that the event reports.
         begun = self._begun(call)
         result = self._session.call_at_once(
-            call.name, call.arguments, correlation=call.id, written=len(call.written) or None
+            call.name,
+            call.arguments,
+            correlation=call.id,
+            trace=self._trace,
+            written=len(call.written) or None,
         )
         if result is None:
             return False
-        tell(begun)
+        # A call that waits for a person has not started.
+        if result.outcome is not Outcome.NEEDS_APPROVAL:
+            tell(begun)
         tell(CallEnd(call.id, result))
         return True
 
@@ -338,7 +348,8 @@ class CallRunner:
 
         async def one(plan: PlannedCall) -> None:
             async with free:
-                tell(self._begun(plan.call))
+                if not self._waits(plan):
+                    tell(self._begun(plan.call))
                 if plan.call.name == reader.tool.name:
                     result = await reader.call(plan.call.arguments or {}, spilled)
                 else:
@@ -356,7 +367,7 @@ class CallRunner:
         call, grants, client = plan
         client = self._client if client is None else client
         events: Any = self._session.stream(
-            call.name, call.arguments, grants=grants, client=client, correlation=call.id
+            call.name, call.arguments, trace=self._trace, grants=grants, client=client, correlation=call.id
         )
         async with aclosing(events):
             async for event in events:
@@ -364,6 +375,11 @@ class CallRunner:
                     return event
                 tell(CallUpdate(call.id, _told(event)))
         raise AssertionError("the call ended without a result")
+
+    def _waits(self, plan: PlannedCall) -> bool:
+        """Whether a person is asked before the call starts; its grants approve it already."""
+        call = plan.call
+        return not plan.grants and self._session.asks(call.name, call.arguments or {}, correlation=call.id)
 
     def _begun(self, call: ToolCall) -> CallStart:
         registry = self._session.registry

@@ -465,6 +465,13 @@ class ConversationTurn:
         if others:
             self._calls = ()
 
+    def cancel_pending(self, offering: ToolOffer) -> None:
+        """End the turn before its pending calls are made; each gets a result."""
+        self._gate.enter(offering, "auto")
+        self._calls = next(message for message in reversed(self._messages) if message.calls).calls
+        self._open = {call.id: call for call in self._calls if call.id in self._pending}
+        self.break_off(cancelled=True)
+
     def break_off(self, *, cancelled: bool) -> None:
         """End a turn that was cancelled or failed; every open call gets a result."""
         self._cut()

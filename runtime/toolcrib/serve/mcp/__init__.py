@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.serve.http_common.lifecycle import opened
 from toolcrib.serve.http_common.listen_address import ListenAddress, Say
-from toolcrib.serve.mcp.options import Options, StdoutError
+from toolcrib.serve.http_common.stdio_pipes import StdioPipes, StdoutError
+from toolcrib.serve.mcp.options import Options
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
@@ -40,7 +41,7 @@ async def serve_stdio(runtime: Runtime, options: Options, say: Say) -> None:
         from toolcrib.serve.mcp import stdio  # noqa: PLC0415 -- an extra; slow to import
 
     # Entering the runtime imports Python sources and hooks, whose code may print.
-    with stdio.StdioPipes.claimed() as pipes:
+    with StdioPipes.claimed() as pipes:
         async with opened(runtime) as shutdown:
             await stdio.serve_stdio(runtime, options, say, pipes, shutdown)
     if pipes.error is not None:

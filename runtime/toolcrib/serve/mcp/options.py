@@ -22,10 +22,6 @@ SESSION_AGE: Final = 4 * 3600.0
 """Seconds after which a session that a client opened or named ends."""
 
 
-class StdoutError(OSError):
-    """stdout cannot be written to, though the client has not disconnected."""
-
-
 class Options(NamedTuple):
     """Which tools are served, and how.
 

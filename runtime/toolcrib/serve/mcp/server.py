@@ -49,6 +49,7 @@ from toolcrib.schema.validation.json_values import is_large
 from toolcrib.serve.http_common.calls_in_flight import CallsInFlight
 from toolcrib.serve.http_common.lifecycle import announced_changes
 from toolcrib.serve.http_common.listen_address import Say
+from toolcrib.serve.http_common.trace_context import trace_in
 from toolcrib.serve.mcp.andy_messages import selected, with_answer, with_members
 from toolcrib.serve.mcp.approvals import FormApprover, InputRequests, can_elicit
 from toolcrib.serve.mcp.client_sessions import (
@@ -120,8 +121,6 @@ FRESH_CHANGING: Final = 5_000
 FRESH: Final = 60_000
 """How long clients may cache the list if only a restart changes it, in ms."""
 
-_TRACE: Final = ("traceparent", "tracestate", "baggage")
-_LONGEST_TRACE: Final = 8192
 _SLOWEST_NOTICE: Final = 5.0
 
 _log = getLogger("toolcrib")
@@ -385,7 +384,7 @@ class ToolServer:
             key: The idempotency key of the call; empty for none.
         """
         meta: Mapping[str, Any] = ctx.meta or NOTHING
-        trace = _trace_of(meta)
+        trace = trace_in(meta)
         if meta.get("progress_token") is not None:
             events = session.stream(name, arguments, trace=trace, approver=approver, idempotency_key=key)
             return await self.calls.run(_watched(events, ctx.session.report_progress))
@@ -604,17 +603,6 @@ def _key_of(ctx: Context, meta: Mapping[str, Any]) -> str:
     # All clients have the same caller: a key belongs to the token that was presented with it.
     principal = _principal_of(ctx)
     return f"{principal}/{key}" if principal else key
-
-
-def _trace_of(meta: Mapping[str, Any]) -> Mapping[str, str]:
-    # MCP 2026-07-28, `_meta`: W3C Trace Context and Baggage. A live tool sends them as headers, so a value
-    # that no header can carry is dropped: it could inject another header.
-    found = {key: meta[key] for key in _TRACE if key in meta}
-    return {
-        key: value
-        for key, value in found.items()
-        if isinstance(value, str) and len(value) <= _LONGEST_TRACE and value.isascii() and value.isprintable()
-    } or NOTHING
 
 
 def notify_changes(

@@ -1,19 +1,12 @@
 """MCP over stdin and stdout.
 
-The SDK's own transport reads lines in a thread pool, and a process cannot exit while a thread of the pool
-blocks in a read. This transport reads and writes in two daemon threads, answers lines that are not JSON-RPC,
-and knows which requests are still unanswered when the input ends.
+This transport answers lines that are not JSON-RPC, and knows which requests are still unanswered when the input ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from queue import SimpleQueue
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from mcp.shared.message import SessionMessage
@@ -32,7 +25,8 @@ from pydantic import ValidationError
 
 from toolcrib.serve.http_common.asgi import InvalidMessage, parse_message
 from toolcrib.serve.http_common.lifecycle import Shutdown, opening_line
-from toolcrib.serve.http_common.listen_address import MOST_BODY, Say
+from toolcrib.serve.http_common.listen_address import Say
+from toolcrib.serve.http_common.stdio_pipes import OversizedLine, StdioPipes
 from toolcrib.serve.mcp.andy_messages import as_mcp
 from toolcrib.serve.mcp.options import Options
 from toolcrib.serve.mcp.server import ToolServer, notify_changes
@@ -42,150 +36,6 @@ if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
     from toolcrib.engine.runtime import Runtime
-
-_CHUNK: Final = 1 << 16
-_AHEAD: Final = 16
-"""Number of chunks read ahead of the protocol."""
-
-_STDIN, _STDOUT, _STDERR = 0, 1, 2
-
-
-class OversizedLine(NamedTuple):
-    """Marks a line that was skipped because it is too long.
-
-    Attributes:
-        limit: Maximum length of a line in bytes.
-    """
-
-    limit: int
-
-
-class StdioPipes:
-    """A pipe to read lines from and one to write to.
-
-    Attributes:
-        broken: Set once nothing can be written any more.
-        error: The cause; None while writing works, and if the reader closed its end.
-    """
-
-    def __init__(self, source: int, target: int, *, limit: int = MOST_BODY) -> None:
-        """Start reading and writing two file descriptors.
-
-        Args:
-            source: Descriptor to read from.
-            target: Descriptor to write to.
-            limit: Maximum length of a line in bytes.
-        """
-        self.broken = asyncio.Event()
-        self.error: OSError | None = None
-        self._source, self._target, self._limit = source, target, limit
-        self._loop = asyncio.get_running_loop()
-        self._room = threading.Semaphore(_AHEAD)
-        self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
-        self._outgoing: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
-        for work in (self._reading, self._writing):
-            # Daemons: a blocked `os.read` cannot be interrupted, and a thread in it would keep the process
-            # alive.
-            threading.Thread(target=work, name=f"toolcrib-stdio{work.__name__}", daemon=True).start()
-
-    @classmethod
-    @contextmanager
-    def claimed(cls) -> Iterator[Self]:
-        """Take over stdin and stdout: within the block, `print` writes to stderr and reading stdin meets its end.
-
-        Raises:
-            OSError: One of them is closed.
-        """
-        # A library that prints would break the protocol, and one that reads stdin would swallow messages.
-        # Redirecting the descriptors also covers C code and child processes, which `sys.stdout` does not.
-        source, target = os.dup(_STDIN), os.dup(_STDOUT)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, _STDIN)
-        os.close(nothing)
-        os.dup2(_STDERR, _STDOUT)
-        try:
-            yield cls(source, target)
-        finally:
-            os.dup2(source, _STDIN)
-            os.dup2(target, _STDOUT)
-
-    async def lines(self) -> AsyncIterator[bytes | OversizedLine]:
-        """Yield the lines without their line ends, skipping blank ones, until the input ends or `stop` is called."""
-        rest: list[bytes] = []
-        length, passing = 0, False
-        while chunk := await self._chunks.get():
-            self._room.release()
-            *ended, last = chunk.split(b"\n")
-            for part in ended:
-                line = b"".join((*rest, part))
-                rest, length = [], 0
-                if passing:
-                    passing = False
-                elif len(line) > self._limit:
-                    yield OversizedLine(self._limit)
-                elif line.strip():
-                    yield line
-            length += len(last)
-            if passing or length > self._limit:
-                if not passing:
-                    yield OversizedLine(self._limit)
-                rest, length, passing = [], 0, True
-            else:
-                rest.append(last)
-        line = b"".join(rest)
-        if line.strip():
-            yield line
-
-    def stop(self) -> None:
-        """Stop reading: `lines` ends after the lines that are already read."""
-        # An empty chunk marks the end.
-        self._chunks.put_nowait(b"")
-
-    async def write(self, data: bytes) -> None:
-        """Write all of the data; do nothing after an earlier write failed."""
-        if self.broken.is_set():
-            return
-        written = self._loop.create_future()
-        self._outgoing.put((data, written))
-        await written
-
-    def _reading(self) -> None:
-        while self._room.acquire():
-            try:
-                chunk = os.read(self._source, _CHUNK)
-            except OSError:
-                chunk = b""
-            if not self._tell(lambda chunk=chunk: self._chunks.put_nowait(chunk)) or not chunk:
-                return
-
-    def _writing(self) -> None:
-        while True:
-            data, written = self._outgoing.get()
-            try:
-                _write_all(self._target, data)
-            # The client closed its end. That is the normal way to stop a stdio server, so `error` stays None.
-            except BrokenPipeError:
-                self._tell(self.broken.set)
-            except OSError as error:
-                self.error = error
-                self._tell(self.broken.set)
-            if not self._tell(lambda written=written: written.done() or written.set_result(None)):
-                return
-
-    def _tell(self, what: object) -> bool:
-        # The threads outlive the loop; a closed loop raises RuntimeError.
-        try:
-            self._loop.call_soon_threadsafe(what)  # type: ignore[arg-type]
-        except RuntimeError:
-            return False
-        return True
-
-
-def _write_all(target: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(target, view) :]
-
 
 GRACE: Final = 1.0
 """Seconds for open requests after the end of input: the client is about to exit and kills servers that linger."""

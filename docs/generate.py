@@ -254,6 +254,7 @@ SCENARIO_PARTS = {
             "step",
             "parallel",
             "advance",
+            "repeated",
             "expect",
             "verify",
             "verify.order",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from toolcrib.core.model import JSON, Failure, Outcome, Result
 from toolcrib.core.text import canonical, compact, truncate
 from toolcrib.expressions import Rendering
-from toolcrib.loading.scenarios.model import NO_RULES, CallStep, ParallelStep, Scenario
+from toolcrib.loading.scenarios.model import NO_RULES, CallStep, ParallelStep, RepeatStep, Scenario
 
 if TYPE_CHECKING:
     from toolcrib.provider import Tokens
@@ -551,8 +551,12 @@ class ScenarioReport:
     def _order(self) -> list[list[str]]:
         if not self.scenario.order:
             return []
-        parallel = (step for step in self.scenario.steps if isinstance(step, ParallelStep))
-        return [[call.label for call in step.calls] for step in parallel]
+        steps = [
+            each
+            for step in self.scenario.steps
+            for each in (step.once if isinstance(step, RepeatStep) else (step,))
+        ]
+        return [[call.label for call in step.calls] for step in steps if isinstance(step, ParallelStep)]
 
     def _left(self) -> int:
         """Number of steps that did not run; once the conversation began, number of turns."""
@@ -698,6 +702,7 @@ def _step_json(scenario: Scenario, step: StepReport) -> dict[str, Any]:
     return {
         "number": step.number,
         "branch": step.step.branch or None,
+        "repetition": step.step.repetition or None,
         "name": step.step.name,
         "within": step.step.within,
         "call": step.step.call,

@@ -18,7 +18,15 @@ from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session, count_phrase
-from toolcrib.loading.scenarios.model import NO_RULES, AdvanceStep, CallStep, ParallelStep, Scenario
+from toolcrib.loading.scenarios.model import (
+    NO_RULES,
+    AdvanceStep,
+    CallStep,
+    ParallelStep,
+    RepeatStep,
+    Scenario,
+)
+from toolcrib.loading.scenarios.scenario import REPETITION
 from toolcrib.scenarios.reports import (
     AssertionReport,
     GoldenChange,
@@ -190,14 +198,25 @@ class _Run:
     async def run_steps(self) -> bool:
         """Run the steps up to the first that fails. Returns whether all passed."""
         for step in self._scenario.steps:
-            if isinstance(step, CallStep):
-                good = await self.run_step(step)
-            elif isinstance(step, ParallelStep):
-                good = await self.run_parallel(step)
-            else:
-                good = await self.advance(step)
-            if not good:
+            if not await (self._repeat(step) if isinstance(step, RepeatStep) else self._run(step)):
                 return False
+        return True
+
+    async def _run(self, step: CallStep | ParallelStep | AdvanceStep) -> bool:
+        if isinstance(step, CallStep):
+            return await self.run_step(step)
+        if isinstance(step, ParallelStep):
+            return await self.run_parallel(step)
+        return await self.advance(step)
+
+    async def _repeat(self, repeated: RepeatStep) -> bool:
+        """Run all repetitions, up to the first step that fails. Returns whether all passed."""
+        many = len(repeated.once)
+        for place, step in enumerate(repeated.steps):
+            self._scope[REPETITION] = place // many + 1
+            if not await self._run(step):
+                return False
+        del self._scope[REPETITION]
         return True
 
     async def run_agent(self, runtime: Runtime, setup: AgentSetup) -> bool:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from math import factorial, prod
+from typing import Any
 
 from toolcrib.core.errors import ConfigurationError
-from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Scenario
+from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, RepeatStep, Scenario
 from toolcrib.loading.scenarios.scenario import combinations, describe_excess_runs
 
 
@@ -40,7 +41,16 @@ def number_of_orders(scenario: Scenario, further: int) -> int:
 
 
 def _possible(scenario: Scenario) -> int:
-    return prod(factorial(len(step.calls)) for step in scenario.steps if isinstance(step, ParallelStep))
+    return prod(factorial(len(step.calls)) for step in _parallel_steps(scenario.steps))
+
+
+def _parallel_steps(steps: Iterable[AnyStep]) -> Iterator[ParallelStep]:
+    """The parallel steps; all repetitions of one have the same order, so it counts once."""
+    for step in steps:
+        if isinstance(step, ParallelStep):
+            yield step
+        elif isinstance(step, RepeatStep):
+            yield from _parallel_steps(step.once)
 
 
 def _orders(scenario: Scenario, many: int) -> list[int]:
@@ -63,13 +73,18 @@ def _orders(scenario: Scenario, many: int) -> list[int]:
 
 
 def _in_order(scenario: Scenario, order: int) -> Scenario:
-    steps: list[AnyStep] = []
-    for step in scenario.steps:
+    orders: dict[str, int] = {}
+    for step in _parallel_steps(scenario.steps):
+        order, orders[step.pointer] = divmod(order, factorial(len(step.calls)))
+
+    def ordered(step: Any) -> Any:
+        if isinstance(step, RepeatStep):
+            return replace(step, steps=tuple(map(ordered, step.steps)))
         if isinstance(step, ParallelStep):
-            order, own = divmod(order, factorial(len(step.calls)))
-            step = replace(step, calls=tuple(_permuted(list(step.calls), own)))  # noqa: PLW2901
-        steps.append(step)
-    return replace(scenario, steps=tuple(steps))
+            return replace(step, calls=tuple(_permuted(list(step.calls), orders[step.pointer])))
+        return step
+
+    return replace(scenario, steps=tuple(map(ordered, scenario.steps)))
 
 
 def _permuted(calls: list[CallStep], number: int) -> Iterator[CallStep]:

@@ -22,7 +22,7 @@ def run_static_checks(runtime: Runtime) -> Iterator[Problem]:
         yield from check_required(tool)
     session = runtime.session(id="check", clock=VirtualClock())
     for scenario in runtime.scenarios:
-        for step in scenario.calls:
+        for step in scenario.written_calls:
             if step.call in runtime.registry and step.expect.outcomes and _must_be_valid(step):
                 yield from _check_step(session, scenario, step)
 

@@ -182,6 +182,7 @@ def test_the_json_of_a_report_is_stable():
             {
                 "number": 1,
                 "branch": None,
+                "repetition": None,
                 "name": "it is open",
                 "within": "",
                 "call": "get_order",

@@ -73,6 +73,8 @@ class CallStep:
         answers: Answers of the approver, in the order in which it is asked.
         pointer: JSON Pointer into the document.
         written: The arguments as written.
+        repetition: 1-based number of the repetition; 0 for a step that is not repeated.
+        repetitions: Number of repetitions.
     """
 
     call: str
@@ -86,16 +88,19 @@ class CallStep:
     answers: tuple[Rendering, ...] = ()
     pointer: str = ""
     written: JSON = None
+    repetition: int = 0
+    repetitions: int = 0
 
     @property
     def label(self) -> str:
-        """`2`, or `2.1` for the first call of a parallel step."""
+        """`2`, or `2.1` for the first call of a parallel or repeated step."""
         return f"{self.number}.{self.branch}" if self.branch else str(self.number)
 
     @property
     def title(self) -> str:
-        """`step 2`, for reports."""
-        return f"step {self.label}"
+        """`step 2`, or `step 2[3/5]` for a repetition, for reports."""
+        often = f"[{self.repetition}/{self.repetitions}]" if self.repetition else ""
+        return f"step {self.label}{often}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +137,43 @@ class AdvanceStep:
     pointer: str = ""
 
 
-AnyStep: TypeAlias = CallStep | ParallelStep | AdvanceStep
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatStep:
+    """Steps that are repeated.
+
+    Attributes:
+        steps: The steps of all repetitions, in order.
+        repetitions: Number of repetitions.
+        number: 1-based number of the step.
+        name: Name of the step, for reports.
+        pointer: JSON Pointer into the document.
+    """
+
+    steps: tuple[CallStep | ParallelStep | AdvanceStep, ...]
+    repetitions: int
+    number: int = 0
+    name: str = ""
+    pointer: str = ""
+
+    @property
+    def once(self) -> tuple[CallStep | ParallelStep | AdvanceStep, ...]:
+        """The steps of one repetition."""
+        return self.steps[: len(self.steps) // self.repetitions]
+
+
+AnyStep: TypeAlias = CallStep | ParallelStep | AdvanceStep | RepeatStep
 """Any entry of `steps`."""
+
+
+def calls_of(steps: Iterable[AnyStep], *, once: bool = False) -> Iterator[CallStep]:
+    """The calls of steps, in the order in which they start; with `once`, those of a repeated step once."""
+    for step in steps:
+        if isinstance(step, RepeatStep):
+            yield from calls_of(step.once if once else step.steps)
+        elif isinstance(step, ParallelStep):
+            yield from step.calls
+        elif isinstance(step, CallStep):
+            yield step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -505,11 +545,12 @@ class Scenario:
     @property
     def calls(self) -> Iterator[CallStep]:
         """The calls of all steps, in the order in which they start."""
-        for step in self.steps:
-            if isinstance(step, ParallelStep):
-                yield from step.calls
-            elif isinstance(step, CallStep):
-                yield step
+        return calls_of(self.steps)
+
+    @property
+    def written_calls(self) -> Iterator[CallStep]:
+        """The calls of all steps as written: those of a repeated step once."""
+        return calls_of(self.steps, once=True)
 
 
 T = TypeVar("T", Collection, Machine)
@@ -557,7 +598,7 @@ def tool_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> Iterable[
 
 def _named_tools(scenario: Scenario) -> dict[str, None]:
     scripted = () if scenario.agent is None else (call.tool for call in scenario.agent.scripted_calls)
-    return dict.fromkeys([*(step.call for step in scenario.calls), *scenario.mocks, *scripted])
+    return dict.fromkeys([*(step.call for step in scenario.written_calls), *scenario.mocks, *scripted])
 
 
 def _merged(named: Iterable[Mapping[str, T]]) -> tuple[dict[str, T], frozenset[str]]:

@@ -34,6 +34,7 @@ from toolcrib.loading.scenarios.model import (
     CallStep,
     Expectation,
     ParallelStep,
+    RepeatStep,
     Scenario,
 )
 from toolcrib.loading.stores import with_refused_names
@@ -110,7 +111,10 @@ def _labels(key: str, values: Sequence[JSON]) -> list[str]:
 NAMES = ("now", "seed", "run", "store", "state")
 """Names that expressions of a scenario can read, in addition to results of earlier steps and `matrix`."""
 
-RESERVED = (*NAMES, "matrix")
+REPETITION = "repetition"
+"""Name under which expressions of repeated steps can read the number of the repetition, from 1."""
+
+RESERVED = (*NAMES, "matrix", REPETITION)
 """Names that steps cannot save results under."""
 
 
@@ -131,13 +135,47 @@ class StepReader:
         """The steps of a scenario."""
         for index, entry in enumerate(entries):
             pointer = f"/steps/{index}"
-            if "parallel" in entry:
-                yield self._parallel(entry, pointer, index + 1)
-            elif "advance" in entry:
-                yield self._advance(entry, pointer, index + 1)
-            else:
-                yield self._call(entry, pointer, index + 1)
-                self._save(entry, pointer)
+            yield (
+                self._repeated(entry, pointer, index + 1)
+                if "repeat" in entry
+                else self._one(entry, pointer, index + 1)
+            )
+
+    def _one(
+        self, entry: Mapping[str, Any], pointer: str, number: int
+    ) -> CallStep | ParallelStep | AdvanceStep:
+        if "parallel" in entry:
+            return self._parallel(entry, pointer, number)
+        if "advance" in entry:
+            return self._advance(entry, pointer, number)
+        step = self._call(entry, pointer, number)
+        self._save(entry, pointer)
+        return step
+
+    def _repeated(self, entry: Mapping[str, Any], pointer: str, number: int) -> RepeatStep:
+        outer = self.names
+        self.names = {**self.names, REPETITION: None}
+        if "steps" in entry:
+            inner = []
+            for place, each in enumerate(entry["steps"]):
+                step = self._one(each, f"{pointer}/steps/{place}", number)
+                name = entry.get("name", "")
+                inner.append(
+                    replace(step, branch=place + 1, within=name) if isinstance(step, CallStep) else step
+                )
+        else:
+            inner = [self._one(entry, pointer, number)]
+        if REPETITION not in outer:
+            self.names = {name: keys for name, keys in self.names.items() if name != REPETITION}
+        times = entry["repeat"]
+        repeated = [_repetition(step, turn, times) for turn in range(1, times + 1) for step in inner]
+        return RepeatStep(
+            steps=tuple(repeated),
+            repetitions=times,
+            number=number,
+            name=entry.get("name", ""),
+            pointer=pointer,
+        )
 
     def _parallel(self, entry: Mapping[str, Any], pointer: str, number: int) -> ParallelStep:
         inner = [(f"{pointer}/parallel/{place}", call) for place, call in enumerate(entry["parallel"])]
@@ -201,6 +239,17 @@ class StepReader:
             self._problems.append(problem)
         else:
             self.names = {**self.names, name: None}
+
+
+def _repetition(
+    step: CallStep | ParallelStep | AdvanceStep, turn: int, times: int
+) -> CallStep | ParallelStep | AdvanceStep:
+    if isinstance(step, CallStep):
+        return replace(step, repetition=turn, repetitions=times)
+    if isinstance(step, ParallelStep):
+        calls = tuple(replace(call, repetition=turn, repetitions=times) for call in step.calls)
+        return replace(step, calls=calls)
+    return step
 
 
 def _reads(
@@ -364,7 +413,7 @@ def _goldens(scenario: Scenario, problems: Sequence[Problem]) -> Iterator[Proble
         for _label, values in combinations(scenario.matrix)
         for number in range(1, scenario.repeat + 1)
     ]
-    for step in scenario.calls:
+    for step in scenario.written_calls:
         pointer = f"{step.pointer}/expect/golden"
         if step.expect.golden is not None and pointer not in pointers:
             yield from check_golden(step.expect.golden, pointer, scopes, scenario.origin.files)

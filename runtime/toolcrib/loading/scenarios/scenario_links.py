@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import Any
 
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import JSON, Descriptor, Outcome
 from toolcrib.core.pointers import pointer_step
 from toolcrib.core.protocols import Kinds
-from toolcrib.loading.scenarios.model import AnyStep, CallStep, ParallelStep, Scenario
+from toolcrib.loading.scenarios.model import CallStep, ParallelStep, RepeatStep, Scenario
 from toolcrib.loading.scenarios.scenario import combinations
 from toolcrib.loading.scenarios.scenario_state import check_state_names, with_inherited_state, with_mock
 from toolcrib.registry.names import full_name
@@ -114,7 +115,7 @@ def tools_of(scenario: Scenario) -> dict[str, str]:
     """The tools that a scenario names -> pointer of the first use."""
     kind, order = scenario.verify.order or ("any", ())
     places = [
-        *((step.call, f"{step.pointer}/call") for step in scenario.calls),
+        *((step.call, f"{step.pointer}/call") for step in scenario.written_calls),
         *((name, f"/mocks/{pointer_step(name)}") for name in scenario.mocks),
         *((made.tool, f"{made.pointer}/tool") for made in scenario.verify.calls),
         *_agents(scenario),
@@ -136,7 +137,7 @@ def _unknown(name: str, pointer: str, tools: Tools) -> Problem:
 
 
 def _steps(scenario: Scenario, tools: Tools, refused: Refused) -> Iterator[Problem]:
-    for step in scenario.calls:
+    for step in scenario.written_calls:
         known = step.call in tools or step.call in refused
         if not known and Outcome.NOT_FOUND not in step.expect.outcomes:
             yield _unknown(step.call, f"{step.pointer}/call", tools)
@@ -218,7 +219,9 @@ def with_namespace(scenario: Scenario, tools: Collection[str]) -> Scenario:
         long = full_name(namespace, name)
         return long if long in tools or any(fnmatchcase(tool, long) for tool in tools) else name
 
-    def called(step: AnyStep) -> AnyStep:
+    def called(step: Any) -> Any:
+        if isinstance(step, RepeatStep):
+            return replace(step, steps=tuple(called(each) for each in step.steps))
         if isinstance(step, ParallelStep):
             return replace(step, calls=tuple(replace(call, call=full(call.call)) for call in step.calls))
         return replace(step, call=full(step.call)) if isinstance(step, CallStep) else step

@@ -11,13 +11,12 @@ CONFORMANCE_OPTIONS ?=
 SERVERS_OPTIONS ?=
 FUZZ_MINUTES ?= 10
 
-# Three workers on two cores take the files in their order: the long ones of docs and integration, which often wait for programs that they
-# start, come before the many short ones.
-# A worker that dies, such as by `faulthandler_timeout`, fails its test and is not replaced: its replacement would wait for ever.
+# Three workers on two cores, since many tests wait for programs that they start; `tests/distribution.py` gives them files.
+# A worker that dies, such as by `hang_timeout`, fails its test and is not replaced: its replacement would wait for ever.
 SPREAD := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # A single test with every instance may take many minutes.
-EXHAUSTIVE := --exhaustive --override-ini faulthandler_timeout=3600
+EXHAUSTIVE := --exhaustive --override-ini hang_timeout=3600
 
 # Compiled tests and modules are kept, even where the environment asks for none: rewriting the asserts of all tests in each
 # worker takes a minute.

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import inspect
 import os
 import sys
 from collections.abc import Generator, Iterator
+from itertools import groupby
+from math import inf
 from pathlib import Path
 from threading import Event
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from _pytest.runner import runtestprotocol
 from hypothesis import settings
 
+import distribution  # type: ignore[import-not-found] # in pythonpath
 import leftovers  # type: ignore[import-not-found] # in pythonpath
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,7 +45,10 @@ EXHAUSTIVE = "EXHAUSTIVE_TESTS"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--exhaustive`."""
+    """Add `--exhaustive` and `hang_timeout`."""
+    parser.addini(
+        "hang_timeout", "seconds after which a test that hangs ends its worker; 0 for never", default="0"
+    )
     parser.addoption(
         "--exhaustive",
         action="store_true",
@@ -54,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--exhaustive"):
         os.environ[EXHAUSTIVE] = "1"
     settings.load_profile("all" if EXHAUSTIVE in os.environ else "sample")
-    begin_elsewhere(config)
+    distribution.choose_files(config)
     if "PYTEST_XDIST_WORKER" in os.environ and not (
         config.getoption("xmlpath") or config.getoption("durations")
     ):
@@ -77,18 +85,12 @@ class FewReports:
         return True
 
 
-def begin_elsewhere(config: pytest.Config) -> None:
-    """Let each worker read the test modules from another one on, if all of them are wanted.
-
-    The first to read a module keeps it with its asserts rewritten. Side by side, each worker would rewrite all of them in
-    a fresh checkout.
-    """
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
-        return
-    modules = sorted(str(path) for path in (ROOT / "tests").rglob("test_*.py"))
-    first = int(worker.removeprefix("gw")) * len(modules) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-    config.args[:] = modules[first:] + modules[:first]
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
+    """Distribute a whole run by files, of which each worker collects a part."""
+    if config.getoption("dist") != "loadfile" or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return None
+    return distribution.FileScheduler(config, len(config.getoption("tx")))
 
 
 def shared_data_folder() -> Path:
@@ -104,18 +106,17 @@ def root() -> Path:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes the folders for caches and state of whoever runs it."""
-    with pytest.MonkeyPatch.context() as patch:
+def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What all tests find around them. One fixture, since each one costs every test a tenth of a millisecond.
+
+    - No test reads or writes the folders for caches and state of whoever runs it.
+    - What tests write, they trust; those of trust itself take this away.
+    - Processes that tests start obey Ctrl-C and a hang-up, whatever started the tests; at the end none runs any more.
+    """
+    with pytest.MonkeyPatch.context() as patch, leftovers.default_signals(), leftovers.marked() as mark:
         patch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path_factory.mktemp("state")))
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _processes() -> Iterator[None]:
-    """Processes that tests start obey Ctrl-C and a hang-up, whatever started the tests; at the end none runs any more."""
-    with leftovers.default_signals(), leftovers.marked() as mark:
+        patch.setenv("TOOLCRIB_TRUST", "all")
         yield
         left = leftovers.left_by_session(mark)
     leftovers.end(left)
@@ -124,9 +125,38 @@ def _processes() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Note which processes run before a test: it leaves no others."""
+    """Note which processes run before a test: it leaves no others. End the worker if the test hangs."""
+    watch_for_hang(item.config)
     item.stash[RUNNING] = leftovers.children() if leftovers.has_children() else set()
     return (yield)
+
+
+ARMED = pytest.StashKey[float]()
+"""When the watch for a test that hangs began."""
+
+
+def watch_for_hang(config: pytest.Config) -> None:
+    """Let this process print where its threads are, and end, `hang_timeout` seconds from now, or up to ten earlier.
+
+    pytest can do this (`faulthandler_timeout`), but starts a thread for each test and waits for its end, which on busy cores
+    takes longer than most of the tests.
+    """
+    seconds, now = float(config.getini("hang_timeout")), monotonic()
+    if seconds and now - config.stash.get(ARMED, -inf) > 10:
+        config.stash[ARMED] = now
+        file = config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(seconds, exit=True, file=file)
+
+
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """pytest has just ended the watch."""
+    node.config.stash[ARMED] = -inf
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """No test can hang any more."""
+    if ARMED in config.stash:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -139,14 +169,6 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     return result
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _trusted() -> Iterator[None]:
-    """What tests write, they trust; those of trust itself take this away."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TOOLCRIB_TRUST", "all")
-        yield
-
-
 @pytest.fixture(scope="session")
 def aimock() -> Iterator[Any]:
     """A server that speaks like OpenAI and Anthropic (`aimock.py`): one for all tests of a process."""
@@ -157,7 +179,7 @@ def aimock() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def forked_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def forked_servers(_surroundings: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let `commands` and `mcp_sdk_server` start programs by forking: one process for all tests of a worker."""
     import commands  # type: ignore[import-not-found] # noqa: PLC0415 -- most tests start no program
     import mcp_sdk_server  # type: ignore[import-not-found] # noqa: PLC0415 -- as above
@@ -173,13 +195,22 @@ def forked_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _servers(request: pytest.FixtureRequest) -> None:
-    """Fork in the modules that start programs, unless everything is run."""
-    used = {getattr(each, "__module__", "") for each in vars(request.module).values()}
-    starts = used & {"chatting", "commands", "mcp_calling", "mcp_sdk_server", "opening_again", "serving_mcp"}
-    if starts and EXHAUSTIVE not in os.environ and hasattr(os, "pidfd_open"):
-        request.getfixturevalue("forked_servers")
+STARTING = {"chatting", "commands", "mcp_calling", "mcp_sdk_server", "opening_again", "serving_mcp"}
+"""The modules that start programs for tests."""
+
+
+def fork_programs(items: list[Any]) -> None:
+    """Let the tests of modules that use one of `STARTING` have `forked_servers`.
+
+    An `autouse` fixture would cost all other tests time.
+    """
+    for module, tests in groupby(items, key=lambda item: getattr(item, "module", None)):
+        if not STARTING.isdisjoint(
+            getattr(each, "__module__", "") for each in vars(module or object).values()
+        ):
+            for item in tests:
+                if "forked_servers" not in item.fixturenames:  # instances of a test share the list
+                    item.fixturenames.insert(0, "forked_servers")
 
 
 @pytest.fixture
@@ -208,7 +239,10 @@ def pytest_collection() -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what uses `shared_data`, and deselect what is `exhaustive` unless everything is run."""
+    """Mark what uses `shared_data`, fork where programs are started, and deselect what is `exhaustive`.
+
+    If everything is run, nothing is forked or deselected.
+    """
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         items.sort(key=lambda item: str(item.path))  # the same for all workers, wherever they began
     for item in items:
@@ -216,6 +250,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.shared_data)
     if EXHAUSTIVE in os.environ:
         return
+    if hasattr(os, "pidfd_open"):
+        fork_programs(items)
     chosen = [item for item in items if item.get_closest_marker("exhaustive") is None]
     if len(chosen) < len(items):
         config.hook.pytest_deselected(
@@ -228,12 +264,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A test that is a coroutine function has an event loop of its own.
 
-    One that waits for ever fails where it waits, somewhat before `faulthandler_timeout` would end the whole worker.
+    One that waits for ever fails where it waits, somewhat before `hang_timeout` would end the whole worker.
     """
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     wanted = inspect.signature(pyfuncitem.obj).parameters
-    most = 2 / 3 * float(pyfuncitem.config.getini("faulthandler_timeout"))
+    most = 2 / 3 * float(pyfuncitem.config.getini("hang_timeout"))
 
     async def run() -> None:
         async with asyncio.timeout(most or None):

@@ -30,11 +30,11 @@ def examples(number: int) -> int:
     return number if THOROUGH else min(number, max(5, min(number // 5, FEW)))
 
 
+def one_for(test: Any, cases: Sequence[T]) -> Sequence[T]:
+    """One of the cases, chosen by the name of the test, or all of them."""
+    return cases if THOROUGH else [cases[crc32(test.__name__.encode()) % len(cases)]]
+
+
 def one_of_each(names: str | tuple[str, ...], cases: Sequence[Any]) -> Callable[[T], T]:
     """Parametrize a test with one of the cases, chosen by the name of the test, or with all of them."""
-
-    def parametrized(test: Any) -> Any:
-        chosen = cases if THOROUGH else [cases[crc32(test.__name__.encode()) % len(cases)]]
-        return pytest.mark.parametrize(names, chosen)(test)
-
-    return parametrized
+    return lambda test: pytest.mark.parametrize(names, one_for(test, cases))(test)

@@ -9,18 +9,25 @@ import pytest
 
 from mcp_calling import Calling, http_server, over_http
 from mcp_sdk_server import PNG, sdk_server
+from sampling import one_for
 from toolcrib import Outcome, Progress, RealClock
 from toolcrib.security.secrets import SecretResolver
 
 
-@pytest.fixture(params=["handshake", "modern"])
+def pytest_generate_tests(metafunc):
+    """Each test has a server of one era, or of both if everything is run."""
+    for name in {"server", "child"}.intersection(metafunc.fixturenames):
+        metafunc.parametrize(name, one_for(metafunc.function, ["handshake", "modern"]), indirect=True)
+
+
+@pytest.fixture
 def server(request):
     """The SDK's server over streamable HTTP, in one era and the other."""
     with over_http() as url:
         yield http_server(url, era=request.param)
 
 
-@pytest.fixture(params=["handshake", "modern"])
+@pytest.fixture
 def child(request):
     """The same as a process."""
     return sdk_server(era=request.param)

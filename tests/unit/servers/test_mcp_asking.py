@@ -9,12 +9,18 @@ import pytest
 import mcp_hooks
 from mcp_calling import Calling, http_server, over_http
 from mcp_sdk_server import FORM, sdk_server
-from sampling import sample
+from sampling import one_for, sample
 from toolcrib import Outcome
 from toolcrib.servers.mcp.server_requests import Elicitation
 
 
-@pytest.fixture(params=["handshake", "modern"])
+def pytest_generate_tests(metafunc):
+    """Each test has a server of one era, or of both if everything is run."""
+    for name in {"server"}.intersection(metafunc.fixturenames):
+        metafunc.parametrize(name, one_for(metafunc.function, ["handshake", "modern"]), indirect=True)
+
+
+@pytest.fixture
 def server(request):
     with over_http() as url:
         yield http_server(url, era=request.param)

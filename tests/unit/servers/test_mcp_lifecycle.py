@@ -209,6 +209,7 @@ async def test_a_child_has_only_the_environment_that_is_named(monkeypatch):  # D
         assert "AWS_SECRET_ACCESS_KEY" not in there
 
 
+@pytest.mark.exhaustive  # `test_mcp_stdio_ends.py` has the same child without a runtime
 async def test_closing_ends_a_child_that_ignores_sigterm_with_all_that_it_started():  # D82
     async with Calling(child("ignore-term", "stay", "child", "stray"), "kin") as calling:
         numbers = json.loads((await calling.call("kin")).value)

@@ -83,7 +83,8 @@ async def test_a_good_server_ends_by_itself():
 
 
 @pytest.mark.parametrize(
-    "behaviours", [["child"], ["stray"], ["child", "stray", "stay"], ["stray", "ignore-term", "stay"]]
+    "behaviours",
+    sample([["child"], ["stray"], ["child", "stray", "stay"], ["stray", "ignore-term", "stay"]], 2),
 )
 async def test_what_it_started_ends_with_it(behaviours):
     link = link_to(*behaviours)
@@ -118,6 +119,7 @@ async def test_one_that_is_stopped_is_killed():
     link = link_to()
     async with link:
         os.kill(server_of(link), signal.SIGSTOP)
+        link._child.hurry(0.01)
     assert not runs(server_of(link))
 
 

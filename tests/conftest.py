@@ -16,6 +16,7 @@ from threading import Event
 from time import monotonic, time_ns
 from typing import Any
 
+import certifi
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from _pytest.runner import runtestprotocol
@@ -110,10 +111,15 @@ def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What all tests find around them. One fixture, since each one costs every test a tenth of a millisecond.
 
     - No test reads or writes the folders for caches and state of whoever runs it.
+    - One root certificate stands for all: each client of httpx reads them anew, which takes longer than most tests.
     - What tests write, they trust; those of trust itself take this away.
     - Processes that tests start obey Ctrl-C and a hang-up, whatever started the tests; at the end none runs any more.
     """
+    roots = Path(certifi.where()).read_text(encoding="ascii")
+    one = tmp_path_factory.mktemp("roots") / "one.pem"
+    one.write_text(roots[: roots.index("-----END CERTIFICATE-----\n") + 26], encoding="ascii")
     with pytest.MonkeyPatch.context() as patch, leftovers.default_signals(), leftovers.marked() as mark:
+        patch.setattr(certifi, "where", lambda: str(one))
         patch.setenv("TOOLCRIB_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("TOOLCRIB_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         patch.setenv("TOOLCRIB_TRUST", "all")
@@ -231,6 +237,9 @@ def pytest_collection() -> Generator[None, Any, Any]:
         return (yield)
     finally:
         gc.freeze()
+        # Servers ask whether anything is frozen. Python walks through all of it for the answer: tens of milliseconds each time.
+        count = gc.get_freeze_count()
+        gc.get_freeze_count = lambda: count
         gc.set_threshold(
             50_000, 20, 20
         )  # the tests make little garbage in cycles; looking for it took 8 % of their time

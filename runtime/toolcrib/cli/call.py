@@ -19,6 +19,7 @@ from toolcrib.cli.options import (
     ReadOptions,
     args_file_option,
     json_option,
+    open_offline,
     open_runtime,
     passthrough_option,
     print_refusals,
@@ -97,6 +98,11 @@ class _CallCommand(click.Command):
     type=click.Path(dir_okay=False),
     help="Keep the store of the mocks in this file: continue from it, and write what the call changed.",
 )
+@click.option(
+    "--save-example",
+    is_flag=True,
+    help="Add the call and its result to the `examples` of the descriptor, which `toolcrib run` runs.",
+)
 @passthrough_option
 @json_option
 @read_options
@@ -114,6 +120,7 @@ def command(
     seed: int,
     idempotency_key: str,
     state: str | None,
+    save_example: bool,
     passthrough: bool,
     as_json: bool,
     reading: ReadOptions,
@@ -127,6 +134,14 @@ def command(
     Each call starts from the store of the documents, unless `--state` names a file that keeps it between calls.
     `toolcrib shell` keeps the store as long as it runs.
     """
+    if save_example and state is not None:
+        raise click.UsageError(
+            "`--state` and `--save-example` contradict each other, since examples start from the store of the documents"
+        )
+    if save_example and dry_run:
+        raise click.UsageError(
+            "`--dry-run` makes no call that `--save-example` could save; use only one of them"
+        )
     arguments = read_arguments(words, args_file)
     modes = {name: mode} if mode is not None else {}
     approver = TerminalApprover() if can_ask() else None
@@ -156,7 +171,22 @@ def command(
             err=True,
         )
         code = exit_codes.OUTPUT_FAILED
+    if save_example:
+        _save_example(runtime, name, arguments, result, reading)
     ctx.exit(code)
+
+
+def _save_example(
+    runtime: Runtime, name: str, arguments: dict[str, JSON], result: Result, reading: ReadOptions
+) -> None:
+    from toolcrib.cli.saved_examples import save_example  # noqa: PLC0415 -- few calls are saved
+
+    tool = runtime.registry.get(runtime.registry.named_by_alias(name) or name)
+    if tool is None or not result.ok:
+        click.echo("the call was not saved: only a successful call can be an example", err=True)
+    else:
+        done = save_example(tool, arguments, result, lambda: open_offline(reading).registry)
+        click.echo(escape_terminal(done), err=True)
 
 
 STATE_PATIENCE = 10.0

@@ -246,7 +246,7 @@ def _text(text: str) -> str:
 
 
 def write_file(data: bytes, path: Path) -> None:
-    """Write a file atomically. A device or a pipe is written in place.
+    """Write a file atomically; an existing one keeps its mode. A device or a pipe is written in place.
 
     Raises:
         OSError: The file cannot be written; an existing file is unchanged.
@@ -265,6 +265,8 @@ def write_file(data: bytes, path: Path) -> None:
             file.flush()
             # Without it, a crash after the rename can leave an empty file under the new name.
             os.fsync(file.fileno())
+        if path.exists():
+            part.chmod(path.stat().st_mode & 0o7777)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)

@@ -23,6 +23,12 @@ OPENAI = ("--provider", "openai", "--model", "m")
 
 COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "init": [("init", "new")],
+    "new": [
+        ("new", "tool", "fresh"),
+        ("new", "scenario", "fresh"),
+        ("new", "scenario", "fresh", "--tool", "send"),
+        ("new", "pack", "fresh"),
+    ],
     "validate": [
         ("validate",),
         ("validate", "--strict"),

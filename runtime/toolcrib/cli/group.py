@@ -91,7 +91,6 @@ OTHER_WORDS = {
     "invoke": "call",
     "lint": "validate",
     "ls": "list",
-    "new": "init",
     "pytest": "run",
     "test": "run",
     "tests": "run",

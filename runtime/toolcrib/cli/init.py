@@ -93,9 +93,13 @@ def _write(path: Path, text: str) -> None:
 def _contents() -> Iterator[tuple[str, str]]:
     """Yield the relative path and the text of every file to write."""
     yield from _below(files("toolcrib.cli").joinpath("starter"), "")
-    blocks = Executors.installed().blocks()
     for kind in KINDS:
-        yield f".toolcrib/{kind}.schema.json", json_text(editor_schema(kind, blocks)) + "\n"
+        yield f".toolcrib/{kind}.schema.json", schema_text(kind)
+
+
+def schema_text(kind: Kind) -> str:
+    """The JSON Schema of a kind of document, which editors read from `.toolcrib/KIND.schema.json`."""
+    return json_text(editor_schema(kind, Executors.installed().blocks())) + "\n"
 
 
 def _below(folder: Traversable, lead: str) -> Iterator[tuple[str, str]]:
@@ -115,4 +119,4 @@ def schema(kind: Kind) -> None:
     loader accepts, and rejects as many others as a schema can: `docs/reference/problems.md` lists what only the loader
     finds.
     """
-    click.echo(json_text(editor_schema(kind, Executors.installed().blocks())))
+    click.echo(schema_text(kind), nl=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -152,17 +151,27 @@ def tool_lines(runtime: Runtime, tool: Descriptor) -> Iterator[str]:
 
 def call_line(tool: Descriptor) -> str:
     """A command line that calls the tool, with the arguments of its first example, or with generated ones."""
-    arguments: Any = redact(dict(tool.examples[0].args), tool.input_schema) if tool.examples else {}
-    if not tool.examples and tool.input_schema:
-        from toolcrib.schema.generation import KeyedRandom, arguments_for  # noqa: PLC0415 -- slow to import
-
-        with suppress(ExpressionError, DocumentError):  # a schema without a value that is easy to find
-            (arguments,) = arguments_for(tool.input_schema, KeyedRandom(0, tool.name, "show"), 1)
+    arguments: Any = redact(example_arguments(tool), tool.input_schema)
     words = [
         f"{name}={value}" if isinstance(value, str) else f"{name}:={compact(value)}"
-        for name, value in (arguments.items() if isinstance(arguments, dict) else ())
+        for name, value in arguments.items()
     ]
     return escape_terminal(shlex.join(["toolcrib", "call", tool.name, *words]))
+
+
+def example_arguments(tool: Descriptor) -> dict[str, JSON]:
+    """The arguments of the first example of a tool, or generated ones; empty if none are easy to find."""
+    if tool.examples:
+        return dict(tool.examples[0].args)
+    if not tool.input_schema:
+        return {}
+    from toolcrib.schema.generation import KeyedRandom, arguments_for  # noqa: PLC0415 -- slow to import
+
+    try:
+        (arguments,) = arguments_for(tool.input_schema, KeyedRandom(0, tool.name, "show"), 1)
+    except (ExpressionError, DocumentError):  # a schema without a value that is easy to find
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
 
 
 def _facts(runtime: Runtime, tool: Descriptor) -> Iterator[tuple[str, str]]:

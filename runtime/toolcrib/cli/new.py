@@ -338,4 +338,6 @@ class _Project(NamedTuple):
         sources = escape_terminal(", ".join(engine_of(runtime).stock.sources))
         folder = escape_terminal(str(path.parent))
         click.echo(f"{escape_terminal(str(path))} is not read here: the sources are {sources}", err=True)
-        click.echo(f"    hint: add `{folder}` to `sources` in toolcrib.yaml, or use `--pack {folder}`", err=True)
+        click.echo(
+            f"    hint: add `{folder}` to `sources` in toolcrib.yaml, or use `--pack {folder}`", err=True
+        )

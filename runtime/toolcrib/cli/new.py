@@ -228,7 +228,7 @@ def _scenario_of(reading: ReadOptions, tool: Descriptor) -> dict[str, JSON]:
     step: dict[str, JSON] = {"call": tool.name, "args": _literal(arguments)}
     document: dict[str, JSON] = {}
     if "mock" in tool.bindings:
-        if tool.mode != "mock":
+        if len(tool.bindings) > 1:
             document["modes"] = {tool.name: "mock"}
         result = asyncio.run(_answer(reading, tool, arguments))
         known = tool.examples[0].result if tool.examples and tool.examples[0].has_result else None

@@ -26,13 +26,14 @@ from toolcrib.cli.options import (
     read_options,
 )
 from toolcrib.cli.redirected_stdout import duplicated_stdout, redirected_stdout
-from toolcrib.cli.trust import ask_for_consent
+from toolcrib.cli.trust import ask_for_consent, print_denied
 from toolcrib.core.errors import ConfigurationError, DocumentError, Problem, ToolcribError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Outcome
 from toolcrib.core.text import DuplicateKey, decode_json, escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session
+from toolcrib.engine.workspaces import subject_of_chat
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.prompts import Guardrail, Prompt, find_prompt, parse_policy
 from toolcrib.loading.scenarios.agent_checks import prompt_of
@@ -50,13 +51,14 @@ from toolcrib.provider import (
     ToolPolicy,
 )
 from toolcrib.provider.conversations import SinkFailed
-from toolcrib.provider.models.installed_providers import allow_base_url, open_provider
+from toolcrib.provider.models.installed_providers import allow_base_url, open_provider, provider_names
 from toolcrib.provider.models.scripted import Scripted, scripted_replies
 from toolcrib.registry.names import short_name
 from toolcrib.scenarios.run_setup import tools_for
 from toolcrib.scenarios.runs import runs_of
 from toolcrib.scenarios.user_simulator import ClientStub
 from toolcrib.security.tool_policy import NO_POLICY
+from toolcrib.security.trust import Untrusted
 from toolcrib.serve.acp import EditorAgent
 
 T = TypeVar("T")
@@ -183,6 +185,7 @@ def command(
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
     runtime = open_runtime(reading, paths, modes=modes, passthrough=passthrough)
     print_refusals(runtime)
+    options = with_provider(ctx, runtime, options)
     # Ask before the first turn: later, the terminal belongs to the conversation.
     ask_for_consent(runtime)
     with asyncio.Runner() as runner:
@@ -264,9 +267,40 @@ def _piped() -> Iterable[str]:
 
 
 def check_script(provider: str, script: str | None) -> None:
-    """Raise UsageError unless a script is given exactly for the provider that replays it."""
-    if (script is not None) != (provider == SCRIPTED):
+    """Raise UsageError unless a script is given exactly for the provider that replays it; a script alone chooses it."""
+    if provider and (script is not None) != (provider == SCRIPTED):
         raise click.UsageError("`--script` and `--provider scripted` need each other; use both or neither")
+
+
+def with_provider(ctx: click.Context, runtime: Runtime, options: ChatOptions) -> ChatOptions:
+    """The options with a provider: that of the script, or `chat` of a trusted project, if the command line names none.
+
+    Ends the command with the code of `denied` if the project is not trusted.
+
+    Raises:
+        click.UsageError: Nothing names a provider; the message lists them.
+    """
+    if options.script is not None:
+        return options._replace(provider=SCRIPTED)
+    project = runtime.project
+    chat = project.chat if project is not None else NOTHING
+    if options.provider:
+        # The model of the project is not for another provider.
+        same = options.provider == chat.get("provider")
+        return options._replace(model=options.model or (chat.get("model", "") if same else ""))
+    if project is None or not chat:
+        names = ", ".join(f"`{name}`" for name in provider_names())
+        raise click.UsageError(
+            f"no provider is chosen; use `--provider` and `--model`. The providers are: {names}, and `scripted` with "
+            "`--script`. A project can name its own in toolcrib.yaml: `chat: {provider: NAME, model: NAME}`"
+        )
+    try:
+        engine_of(runtime).trust.check(subject_of_chat(project))
+    except Untrusted:
+        print_denied(runtime)
+        ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED])
+    check_script(chat["provider"], None)
+    return options._replace(provider=chat["provider"], model=options.model or chat.get("model", ""))
 
 
 def _check(options: ChatOptions) -> None:

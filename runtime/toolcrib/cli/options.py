@@ -123,14 +123,26 @@ def read_options(function: F) -> F:
     return cast(F, command)
 
 
+def _provider_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the names of the providers."""
+    from toolcrib.provider.models.installed_providers import provider_names  # noqa: PLC0415 -- as above
+
+    names = (*provider_names(), "scripted")
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 _PROVIDER = (
     click.option(
         "--provider",
-        required=True,
+        default="",
         metavar="NAME",
-        help="Model provider: `openai`, `openai_responses`, `azure_openai`, `anthropic`, an installed one, or `scripted`.",
+        shell_complete=_provider_names,
+        help="Model provider: `openai`, `openai_responses`, `azure_openai`, `anthropic`, an installed one, or `scripted`. "
+        "Default: `chat` of the project.",
     ),
-    click.option("--model", metavar="NAME", default="", help="Model of the provider."),
+    click.option(
+        "--model", metavar="NAME", default="", help="Model of the provider. Default: `chat` of the project."
+    ),
     click.option(
         "--base-url",
         metavar="URL",
@@ -140,7 +152,7 @@ _PROVIDER = (
     click.option(
         "--script",
         metavar="NAME|FILE",
-        help="With `--provider scripted`: use the agent script and the mocks of this scenario.",
+        help="Use the agent script and the mocks of this scenario, with the provider `scripted`.",
     ),
 )
 

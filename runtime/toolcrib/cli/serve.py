@@ -365,7 +365,9 @@ def serve_a2a(
 )
 @passthrough_option
 @read_options
+@click.pass_context
 def serve_acp(
+    ctx: click.Context,
     *,
     paths: tuple[str, ...],
     provider: str,
@@ -388,7 +390,7 @@ def serve_acp(
     of its input, at SIGTERM and at Ctrl-C; running calls are cancelled and reported. Messages for people go to stderr.
     """
     # Deferred: other servers hold no conversations.
-    from toolcrib.cli.chat import ChatOptions, check_script, editor_agent  # noqa: PLC0415
+    from toolcrib.cli.chat import ChatOptions, check_script, editor_agent, with_provider  # noqa: PLC0415
 
     check_script(provider, script)
     # The scenario may be in a file outside the project, so the file is added to what is read.
@@ -398,6 +400,7 @@ def serve_acp(
     asked = ChatOptions(
         provider, model, base_url, script, system=system, policy_file=policy_file, settings=settings
     )
+    asked = with_provider(ctx, runtime, asked)
     options = editor_agent(runtime, asked)._replace(context_size=context_size)
     with _logged_calls():
         try:

@@ -30,6 +30,7 @@ from toolcrib.security.trust import (
 from toolcrib.security.trust_needs import Need, needs_of_agent, needs_of_settings
 
 if TYPE_CHECKING:
+    from toolcrib.loading.projects import Project
     from toolcrib.loading.python_sources import PythonSource
     from toolcrib.loading.scenarios.model import Scenario
 
@@ -151,6 +152,8 @@ def _subjects(stock: LoadedProject, executors: Executors, trust: Trust) -> Itera
         yield subject_of_tool(tool, executors, trust)
     for user, source, place, said in stock.models:
         yield subject_of_model(user, (source,), place, said)
+    if stock.project is not None and stock.project.chat:
+        yield subject_of_chat(stock.project)
     for source, path, name in stock.data:
         yield subject_of_data(source, path, name)
 
@@ -218,6 +221,12 @@ def subject_of_model(user: str, files: tuple[str, ...], place: str, said: Mappin
     return TrustSubject(
         user, files, lambda _workspace: needs_of_agent(said, user=user, place=place), settings=True
     )
+
+
+def subject_of_chat(project: Project) -> TrustSubject:
+    """The model that a project names for `toolcrib chat`, as a trust subject."""
+    origin = project.origin
+    return subject_of_model("chat", (origin.source,), origin.place("/chat"), dict(project.chat))
 
 
 def subjects_of_scenario(scenario: Scenario) -> Iterator[TrustSubject]:

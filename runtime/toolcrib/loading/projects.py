@@ -380,6 +380,7 @@ class Project:
         budgets: Name of a budget -> the budget as written.
         approvals: Settings of pending approvals, as written.
         journal: Settings of the journal, as written; a text is its `store`.
+        chat: `provider` and `model` of `toolcrib chat`.
         profile: Name of the default profile; empty for none.
         profiles: The profiles by name.
         fixture: The initial store of tools outside packs.
@@ -411,6 +412,7 @@ class Project:
     approvals: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     telemetry: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     journal: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
+    chat: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
@@ -567,6 +569,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         approvals=MappingProxyType(dict(said.get("approvals", {}))),
         telemetry=MappingProxyType(dict(said.get("telemetry", {}))),
         journal=_journal(said),
+        chat=MappingProxyType(dict(said.get("chat", {}))),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry, origin) for name, entry in said.get("profiles", {}).items()}

@@ -239,6 +239,72 @@ def test_what_the_command_line_gets_wrong_is_told(chat, words, told):
     assert (result.exit_code, told in " ".join(result.stderr.split())) == (exit_codes.USAGE, True)
 
 
+def test_without_a_provider_they_are_listed(shop, toolcrib):
+    result = toolcrib("chat", "shop", "hello")
+    told = " ".join(result.stderr.split())
+    assert (result.exit_code, "Traceback" in told) == (exit_codes.USAGE, False)
+    assert (
+        "the providers are: `anthropic`, `azure_openai`, `echo`, `openai`, `openai_responses`, and"
+        in told.lower()
+    )
+    assert "`chat: {provider: NAME, model: NAME}`" in told
+
+
+@pytest.fixture
+def project(shop, write):
+    """A project that names a provider and its model."""
+    write({"toolcrib.yaml": "project: p\nsources: [shop]\nchat: {provider: echo, model: small}\n"})
+
+
+def test_a_project_names_the_provider_and_the_model(project, toolcrib):
+    assert toolcrib("chat", "system").stdout == "none\n"
+    assert '"small"' in toolcrib("chat", "--json", "hello").stdout
+    assert '"large"' in toolcrib("chat", "--json", "--model", "large", "hello").stdout
+
+
+def test_the_model_of_a_project_is_not_for_another_provider(project, toolcrib):
+    result = toolcrib("chat", "--provider", "openai", "hello")
+    assert (result.exit_code, "small" in result.stdout + result.stderr) == (exit_codes.USAGE, False)
+    assert "model" in result.stderr
+
+
+def test_a_project_that_nobody_trusts_chooses_no_provider(project, toolcrib, monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_TRUST", "")
+    result = toolcrib("chat", "hello")
+    assert (result.exit_code, result.stdout) == (15, "")
+    assert "provider echo" in result.stderr
+    assert "provider echo" in toolcrib("trust", "--dry-run").stdout
+    # The person who types it may choose it.
+    assert toolcrib("chat", "--provider", "echo", "system").stdout == "none\n"
+
+
+@pytest.mark.parametrize(
+    ("chat", "code"),
+    [
+        ("{model: m}", "missing_key"),
+        ("{provider: echo, base_url: 'http://x.example'}", "unknown_key"),
+        ("echo", "wrong_type"),
+    ],
+)
+def test_a_wrong_default_is_a_problem_of_the_project(chat, code, write, document):
+    write({"toolcrib.yaml": f"project: p\nsources: []\nchat: {chat}\n"})
+    assert [each["code"] for each in document("validate", "--json")["problems"]] == [code]
+
+
+@pytest.mark.parametrize(
+    ("provider", "told"),
+    [("scripted", "`--script` and `--provider scripted` need each other"), ("ehco", "did you mean `echo`?")],
+)
+def test_a_default_that_can_not_be_used_is_told(provider, told, project, write, toolcrib):
+    write({"toolcrib.yaml": f"project: p\nsources: [shop]\nchat: {{provider: {provider}}}\n"})
+    result = toolcrib("chat", "hello")
+    assert (result.exit_code, told in result.stderr) == (exit_codes.USAGE, True)
+
+
+def test_a_script_needs_no_provider(shop, toolcrib):
+    assert toolcrib("chat", "shop", "--script", "order_talk", "Where is it?").exit_code == 0
+
+
 def test_an_unknown_provider_is_told_with_near_misses(shop, toolcrib):
     result = toolcrib("chat", "shop", "--provider", "ehco", "hello")
     assert (result.exit_code, "did you mean `echo`?" in result.stderr) == (exit_codes.USAGE, True)

@@ -40,6 +40,7 @@ disable: ["legacy_*"]
 toolsets:
   booking: {description: What a customer may ask for., tools: [search_*, "book_[ab]"]}
   small: [get_forecast]
+chat: {provider: openai, model: gpt-5-mini}
 profile: dev
 profiles:
   dev: {modes: {"*": mock}}
@@ -93,6 +94,7 @@ def test_every_key_of_a_project_arrives():
     assert project.ignore == ("fixtures/**", "**/*.data.yaml")
     assert project.defaults == {"timeout": 10.0, "coerce": "off", "on_invalid_result": "warn"}
     assert project.disable == ("legacy_*",)
+    assert project.chat == {"provider": "openai", "model": "gpt-5-mini"}
     assert project.toolsets == (
         Toolset(
             name="booking",

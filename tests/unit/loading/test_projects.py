@@ -118,7 +118,7 @@ def test_every_key_of_a_project_arrives():
             toolset="booking",
         ),
     }
-    assert project.origin.place("/profiles/ci/modes/search_*") == "agent/toolcrib.yaml:22"
+    assert project.origin.place("/profiles/ci/modes/search_*") == "agent/toolcrib.yaml:23"
     assert len(project.origin.digest) == 64
 
 

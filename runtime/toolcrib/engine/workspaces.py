@@ -224,7 +224,7 @@ def subject_of_model(user: str, files: tuple[str, ...], place: str, said: Mappin
 
 
 def subject_of_chat(project: Project) -> TrustSubject:
-    """The model that a project names for `toolcrib chat`, as a trust subject."""
+    """The model that a project names for conversations, as a trust subject."""
     origin = project.origin
     return subject_of_model("chat", (origin.source,), origin.place("/chat"), dict(project.chat))
 

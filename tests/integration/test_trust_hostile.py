@@ -72,7 +72,12 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("import", "promptkit", "."),
         ("import", "promptpack", "x.pack.json"),
     ],
-    "export": [("export", "promptpack"), ("export", "descriptor"), ("export", "descriptor", "evil_hooks")],
+    "export": [
+        ("export", "promptpack"),
+        ("export", "descriptor"),
+        ("export", "descriptor", "evil_hooks"),
+        ("export", "openapi"),
+    ],
     "stubs": [("stubs",), ("stubs", "--out", "written.py")],
     "remote": [("remote", "list"), ("remote", "call", "agent", "tool"), ("remote", "result", "agent", "1")],
     "serve": [

@@ -71,7 +71,10 @@ VERBS: Mapping[str, Verb] = {
         "import_",
         "Import tools of an MCP server, a PromptKit arena or a PromptPack.",
     ),
-    "export": Verb("export", "Export tools and prompts to other formats: descriptor files, a PromptPack."),
+    "export": Verb(
+        "export",
+        "Export tools to other formats: model providers, MCP, OpenAPI, documentation, descriptor files.",
+    ),
     "stubs": Verb("stubs", "Write a typed Python module for the tools."),
     "serve": Verb("serve", "Serve the tools to other programs."),
     "stats": Verb("stats", "Show the calls that a served runtime has made: counts, failures, durations."),

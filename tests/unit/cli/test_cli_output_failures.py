@@ -75,6 +75,7 @@ COMMANDS = (
     "diff .",
     "diff . --json",
     "import mcp calc --mcp servers.json --out imported",
+    "export openapi pack",
     "export promptpack pack --out exported.json",
     "stubs",
     "stubs --out tools.py",
@@ -142,7 +143,7 @@ def test_a_full_disk_is_reported_in_one_line(command, shop):
     done = on_full_disk(*command.split())
     *remarks, last = done.stderr.splitlines(keepends=True)
     assert (done.returncode, last) == (exit_codes.OUTPUT_FAILED, NO_SPACE)
-    assert len(remarks) == 2 * command.startswith("export"), "what a PromptPack has no place for"
+    assert len(remarks) == 2 * command.startswith("export promptpack"), "what a PromptPack has no place for"
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,17 @@
 """Calls of an agent's tool by toolcrib and by the SDK's client, to the same agent; and starts with many agents.
 
-python benchmarks/a2a_client.py [--rounds 40]
+python benchmarks/a2a_client.py [--rounds 60]
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import logging
-import subprocess
-import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +20,10 @@ from a2a.client import ClientCallContext, ClientConfig, ClientFactory
 from a2a.client.card_resolver import parse_agent_card
 from a2a.helpers import new_data_part
 from a2a.types import Message, Role, SendMessageRequest
+from a2a_server import ARGUMENTS, EXTENSION, sdk_version
 from google.protobuf.struct_pb2 import Struct
-from rounds import Round, Row, interleaved, line
+from peers import program
+from rounds import Round, Row, interleaved, print_rows
 
 from toolcrib import Runtime
 
@@ -35,24 +33,9 @@ START_GOAL = 1.2
 CALLS = 10
 CALLERS = 50
 AGENTS = 50
-EXTENSION = "urn:toolcrib:a2a:tool-descriptors:v1"
 DEAD = "http://127.0.0.1:1"
-ARGUMENTS = {"a": 2, "b": 3}
 
 Call = Callable[[], Awaitable[None]]
-
-
-@contextmanager
-def agent() -> Iterator[str]:
-    """The URL of an agent in a process of its own."""
-    program = Path(__file__).parent / "peers" / "a2a_agent.py"
-    with subprocess.Popen(
-        [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        yield process.stdout.readline().strip()
-        process.stdin.close()
 
 
 def project(folder: str, cards: list[str]) -> None:
@@ -110,11 +93,8 @@ async def timed(call: Call, callers: int) -> float:
 
 def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterator[Row]:
     """All measures of this file; adds the measured versions to `versions`."""
-    if versions is not None:
-        from importlib.metadata import version  # noqa: PLC0415 -- only for the report
-
-        versions["a2a-sdk"] = version("a2a-sdk")
-    with agent() as url, asyncio.Runner() as runner, tempfile.TemporaryDirectory() as folder:
+    sdk_version(versions)
+    with program("a2a_agent.py") as url, asyncio.Runner() as runner, tempfile.TemporaryDirectory() as folder:
         project(folder, [url])
         runtime = Runtime.open(folder, index=False)
         runner.run(runtime.__aenter__())
@@ -155,13 +135,5 @@ def _start(runner: asyncio.Runner, folder: str) -> Round:
     return lambda: runner.run(start())
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    for row in rows(rounds=parser.parse_args().rounds):
-        print(line(row), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_rows(lambda rounds: rows(rounds=rounds), __doc__)

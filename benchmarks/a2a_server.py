@@ -1,11 +1,10 @@
 """Calls served over A2A by toolcrib and by an executor of the SDK that does nothing, to the same client.
 
-python benchmarks/a2a_server.py [--rounds 40]
+python benchmarks/a2a_server.py [--rounds 1500]
 """
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import subprocess
@@ -18,11 +17,15 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from rounds import Round, Row, interleaved, line
+from peers import program
+from rounds import Round, Row, interleaved, print_rows
 
-ROUNDS = 40
+ROUNDS = 1_500
+"""Many short rounds: what else the machine does outweighs a difference of some per cent in longer ones."""
+
 GOAL = 1.2
-CALLS = 10
+CALLS = 2
+WARM = 50
 EXTENSION = "urn:toolcrib:a2a:tool-descriptors:v1"
 ARGUMENTS = {"a": 2, "b": 3}
 
@@ -38,19 +41,6 @@ output_schema:
   required: [sum]
 mock: {result: {sum: "{{ args.a + args.b }}"}}
 """
-
-
-@contextmanager
-def noop() -> Iterator[int]:
-    """The port of the SDK's agent."""
-    program = Path(__file__).parent / "peers" / "a2a_noop.py"
-    with subprocess.Popen(
-        [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
-        yield int(process.stdout.readline().rpartition(":")[2])
-        process.stdin.close()
 
 
 @contextmanager
@@ -95,32 +85,30 @@ def request() -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}
 
 
-def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterator[Row]:
-    """All measures of this file; adds the measured versions to `versions`."""
+def sdk_version(versions: dict[str, str] | None) -> None:
+    """Add the version of the SDK."""
     if versions is not None:
         from importlib.metadata import version  # noqa: PLC0415 -- only for the report
 
         versions["a2a-sdk"] = version("a2a-sdk")
+
+
+def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterator[Row]:
+    """All measures of this file; adds the measured versions to `versions`."""
+    sdk_version(versions)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         contenders = {
             "ours": calls(stack.enter_context(served(folder))),
-            "sdk": calls(stack.enter_context(noop())),
+            "sdk": calls(int(stack.enter_context(program("a2a_noop.py")).rpartition(":")[2])),
         }
         for each in contenders.values():
-            each()
-        times = interleaved(contenders, rounds)
+            for _ in range(WARM):
+                each()
+        times = interleaved(contenders, rounds, collect_every=50)
         measure = f"{CALLS} tool calls served over A2A, JSON-RPC"
         yield Row(measure, "SDK, an executor that does nothing", times["ours"], times["sdk"], GOAL)
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    for row in rows(rounds=parser.parse_args().rounds):
-        print(line(row), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_rows(lambda rounds: rows(rounds=rounds), __doc__, ROUNDS)

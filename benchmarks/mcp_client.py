@@ -1,11 +1,10 @@
 """Calls of an MCP server's tool by toolcrib and by the SDK's client, to the same server from the same process.
 
-python benchmarks/mcp_client.py [--rounds 40]
+python benchmarks/mcp_client.py [--rounds 60]
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from contextlib import ExitStack
 
 from mcp_server import FEW, Serving, theirs
 from peers import Worker, python_of
-from rounds import Round, Row, interleaved, line
+from rounds import Round, Row, interleaved, print_rows
 
 ROUNDS = 40
 GOAL = 1.1
@@ -52,13 +51,5 @@ def rows(versions: dict[str, str] | None = None, rounds: int = ROUNDS) -> Iterat
                 )
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    for row in rows(rounds=parser.parse_args().rounds):
-        print(line(row), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_rows(lambda rounds: rows(rounds=rounds), __doc__)

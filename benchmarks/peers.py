@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -109,6 +109,17 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.communicate()
+
+
+@contextmanager
+def program(name: str) -> Iterator[str]:
+    """The first line that a program of `peers/` prints; its end is that of its standard input."""
+    command = [sys.executable, str(HERE / "peers" / name)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        yield process.stdout.readline().strip()
+        process.stdin.close()
 
 
 def python_of(environment: str) -> Path:

@@ -155,15 +155,16 @@ def spoken(seconds: float) -> str:
     return f"{shown(seconds * 1e9)} ns"
 
 
-def print_rows(rows: Callable[[int], Iterable[Row]], description: str | None) -> None:
+def print_rows(rows: Callable[[int], Iterable[Row]], description: str | None, default: int = 60) -> None:
     """The command line of a file with measures: print its rows.
 
     Args:
         rows: Measures so many rounds.
         description: The docstring of the file.
+        default: The number of rounds, unless `--rounds` says otherwise.
     """
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=default)
     for row in rows(parser.parse_args().rounds):
         print(line(row), flush=True)
 

@@ -31,6 +31,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from toolcrib import CallContext, Partial, Progress, Registry, Runtime
 from toolcrib.core.model import Content
+from toolcrib.core.protocols import Clock
 from toolcrib.serve.a2a import AgentOptions, serve_http
 from toolcrib.serve.http_common.listen_address import CertificateFiles, ListenAddress
 
@@ -240,12 +241,13 @@ async def serving(
     users: tuple[str, ...] = (),
     origins: tuple[str, ...] = (),
     tls: CertificateFiles | None = None,
+    clock: Clock | None = None,
 ) -> AsyncIterator[ServedAgent]:
     """Serve a runtime over A2A."""
     agent = ServedAgent(runtime, tokens[0] if tokens else "")
     options = AgentOptions(watch=False) if options is None else options
     address = ListenAddress(port=0, tokens=tokens, users=users, origins=origins, tls=tls)
-    task = asyncio.create_task(serve_http(runtime, options, address, agent.say))
+    task = asyncio.create_task(serve_http(runtime, options, address, agent.say, clock=clock))
     try:
         said = asyncio.ensure_future(agent.until_said(" at http"))
         await asyncio.wait([said, task], return_when=asyncio.FIRST_COMPLETED)

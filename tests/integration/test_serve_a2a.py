@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 
 import pytest
 from a2a.client import A2ACardResolver
@@ -36,6 +38,7 @@ from holding import PAY, project
 from served_a2a import (
     BINDINGS,
     EXTENSION,
+    PATIENCE,
     Gate,
     add,
     count,
@@ -55,6 +58,7 @@ from served_a2a import (
 )
 from toolcrib import Outcome, Result, Runtime
 from toolcrib.core.errors import ConfigurationError
+from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.serve.a2a import AgentOptions, CardKey
 from toolcrib.serve.a2a.card_signature import card_signer
 
@@ -295,6 +299,76 @@ async def test_tasks_are_kept_in_bounded_number():
         assert (await client.list_tasks(ListTasksRequest())).total_size == 2
         with pytest.raises(TaskNotFoundError):
             await client.get_task(GetTaskRequest(id=made[0].id))
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_a_task_is_kept_for_a_time_after_its_last_change(asking, binding):
+    clock = VirtualClock()
+    options = AgentOptions(watch=False, task_age=60.0)
+    async with serving(asking, options, clock=clock) as agent:
+        client = await agent.client(binding)
+        held = await agent.task(message_of("pay", {"amount": 5}), binding)
+        refused = await agent.task(message_of("nothing", {}), binding)
+        await clock.sleep(59)
+        assert {task.id for task in (await client.list_tasks(ListTasksRequest())).tasks} == {
+            held.id,
+            refused.id,
+        }
+        # An answer changes a task, so that it is kept longer.
+        paid = await agent.task(text_message("approve", task_id=held.id), binding)
+        assert state_of(paid) == "completed"
+        await clock.sleep(1)
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task(GetTaskRequest(id=refused.id))
+        assert (await client.get_task(GetTaskRequest(id=held.id))).artifacts
+        await clock.sleep(59)
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task(GetTaskRequest(id=held.id))
+        assert (await client.list_tasks(ListTasksRequest())).total_size == 0
+
+
+async def test_an_answer_that_comes_too_late_finds_no_task(asking):
+    clock = VirtualClock()
+    async with serving(asking, AgentOptions(watch=False, task_age=60.0), clock=clock) as agent:
+        held = await agent.task(message_of("pay", {"amount": 5}))
+        await clock.sleep(60)
+        with pytest.raises(TaskNotFoundError):
+            await agent.task(text_message("approve", task_id=held.id))
+
+
+async def test_the_oldest_task_that_has_ended_makes_room_and_one_in_progress_stays():
+    gate = Gate()
+    async with serving(runtime_of(gate.tool(), add), AgentOptions(watch=False, most_tasks=3)) as agent:
+        client = await agent.client()
+        waiting = await agent.task(message_of("wait", {}), immediately=True)
+        made = [await agent.task(message_of("add", {"a": n, "b": 0})) for n in range(5)]
+        kept = [task.id for task in (await client.list_tasks(ListTasksRequest())).tasks]
+        assert kept == [made[4].id, made[3].id, waiting.id]
+        gate.opened.set()
+        # It has ended now, and is the youngest.
+        async with asyncio.timeout(PATIENCE):
+            while state_of(await client.get_task(GetTaskRequest(id=waiting.id))) != "completed":
+                await checkpoint()
+        await agent.task(message_of("add", {"a": 5, "b": 0}))
+        kept = [task.id for task in (await client.list_tasks(ListTasksRequest())).tasks]
+        assert (len(kept), waiting.id in kept, made[3].id in kept) == (3, True, False)
+
+
+def test_the_sdk_makes_no_spans_beside_those_of_toolcrib():
+    program = """
+import asyncio, os
+from toolcrib import Registry, Runtime
+from toolcrib.core.errors import ConfigurationError
+from toolcrib.serve.a2a import AgentOptions, serve_http
+from toolcrib.serve.http_common.listen_address import ListenAddress
+try:
+    asyncio.run(serve_http(Runtime(Registry()), AgentOptions(toolset="none"), ListenAddress(), print))
+except ConfigurationError:
+    from a2a.utils import telemetry
+    print(telemetry.otel_enabled, os.environ.get(telemetry.ENABLED_ENV_VAR))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False None\n"
 
 
 async def test_while_as_many_tasks_are_in_progress_as_may_be_kept_new_ones_are_refused():

@@ -7,9 +7,9 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, cast, get_args
 from urllib.parse import urlsplit
 
 import click
@@ -125,10 +125,49 @@ _SERVED = (
 """The options of every server, in the order of the help."""
 
 
-def _served_options(function: F) -> F:
+class ServerOptions(NamedTuple):
+    """The options of every server, as they were given."""
+
+    host: str
+    port: int
+    name: str
+    mode: str | None
+    toolset: str
+    inline_refs: bool
+    no_watch: bool
+    drain: float
+    token_variables: tuple[str, ...]
+    token_files: tuple[Path, ...]
+    tls_cert: Path | None
+    tls_key: Path | None
+    hosts: tuple[str, ...]
+    origins: tuple[str, ...]
+
+    def address(self) -> ListenAddress:
+        """Where to listen.
+
+        Raises:
+            click.UsageError: Only one of the files for HTTPS is given.
+            ConfigurationError: A token cannot be read.
+        """
+        tls = _certificate_files(self.tls_cert, self.tls_key)
+        tokens = _tokens(self.token_variables, self.token_files)
+        return ListenAddress(
+            self.host, self.port, tuple(tokens.values()), tuple(tokens), self.hosts, self.origins, tls=tls
+        )
+
+
+def _server_options(function: F) -> F:
+    """Add the options of every server, as one parameter `server`."""
+
+    @wraps(function)
+    def command(*args: Any, **rest: Any) -> Any:
+        server = ServerOptions(**{key: rest.pop(key) for key in ServerOptions._fields})
+        return function(*args, server=server, **rest)
+
     for option in reversed(_SERVED):
-        function = option(function)
-    return function
+        option(command)
+    return cast(F, command)
 
 
 @command.command("mcp")
@@ -140,7 +179,7 @@ def _served_options(function: F) -> F:
     show_default=True,
     help="Serve the one client that started this process, or all clients that connect to an address.",
 )
-@_served_options
+@_server_options
 @click.option(
     "--page-size",
     type=click.IntRange(1),
@@ -177,25 +216,12 @@ def serve_mcp(
     context: click.Context,
     *,
     paths: tuple[str, ...],
+    server: ServerOptions,
     transport: str,
-    host: str,
-    port: int,
-    name: str,
-    mode: str | None,
-    toolset: str,
-    inline_refs: bool,
-    no_watch: bool,
     page_size: int,
-    drain: float,
-    token_variables: tuple[str, ...],
-    token_files: tuple[Path, ...],
     sessions: SessionMode,
     session_age: float,
     compat: Compat | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    hosts: tuple[str, ...],
-    origins: tuple[str, ...],
     passthrough: bool,
     reading: ReadOptions,
 ) -> None:
@@ -208,22 +234,27 @@ def serve_mcp(
     if transport == "stdio":
         _refuse_options_of_http(context)
     options = Options(
-        toolset, inline_refs, not no_watch, page_size, drain, sessions, session_age, compat=compat or ""
+        server.toolset,
+        server.inline_refs,
+        not server.no_watch,
+        page_size,
+        server.drain,
+        sessions,
+        session_age,
+        compat=compat or "",
     )
-    tls = _certificate_files(tls_cert, tls_key)
-    tokens = _tokens(token_variables, token_files)
-    address = ListenAddress(host, port, tuple(tokens.values()), tuple(tokens), hosts, origins, tls=tls)
+    address = server.address()
     if transport == "http":
         # An address that needs a token or a certificate is refused before anything is opened.
         address.checked()
-    runtime = _opened(paths, mode, passthrough=passthrough, reading=reading)
+    runtime = _opened(paths, server.mode, passthrough=passthrough, reading=reading)
     with _logged_calls():
         if transport == "http":
             serve = partial(serve_http, runtime, options, address)
-            asyncio.run(_served(runtime, name, transport, serve))
+            asyncio.run(_served(runtime, server.name, transport, serve))
             return
         try:
-            asyncio.run(_served(runtime, name, transport, partial(serve_stdio, runtime, options)))
+            asyncio.run(_served(runtime, server.name, transport, partial(serve_stdio, runtime, options)))
         except StdoutError as error:
             # The entry point turns this into the message and the exit code for output that cannot be written.
             raise OutputError(error.strerror) from error
@@ -231,7 +262,7 @@ def serve_mcp(
 
 @command.command("a2a")
 @paths_argument
-@_served_options
+@_server_options
 @click.option(
     "--url",
     metavar="URL",
@@ -277,20 +308,7 @@ def serve_mcp(
 def serve_a2a(
     *,
     paths: tuple[str, ...],
-    host: str,
-    port: int,
-    name: str,
-    mode: str | None,
-    toolset: str,
-    inline_refs: bool,
-    no_watch: bool,
-    drain: float,
-    token_variables: tuple[str, ...],
-    token_files: tuple[Path, ...],
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    hosts: tuple[str, ...],
-    origins: tuple[str, ...],
+    server: ServerOptions,
     url: str,
     legacy: bool,
     require_extension: bool,
@@ -310,10 +328,10 @@ def serve_a2a(
     if sign_key_id and sign_key is None:
         raise click.UsageError("`--sign-key-id` needs `--sign-key`")
     options = a2a.AgentOptions(
-        toolset,
-        inline_refs,
-        not no_watch,
-        drain,
+        server.toolset,
+        server.inline_refs,
+        not server.no_watch,
+        server.drain,
         _origin(url),
         legacy,
         require_extension,
@@ -321,14 +339,12 @@ def serve_a2a(
         most_tasks,
         None if sign_key is None else a2a.CardKey(sign_key, sign_key_id),
     )
-    tls = _certificate_files(tls_cert, tls_key)
-    tokens = _tokens(token_variables, token_files)
-    address = ListenAddress(host, port, tuple(tokens.values()), tuple(tokens), hosts, origins, tls=tls)
+    address = server.address()
     # An address that needs a token or a certificate is refused before anything is opened.
     address.checked()
-    runtime = _opened(paths, mode, passthrough=passthrough, reading=reading)
+    runtime = _opened(paths, server.mode, passthrough=passthrough, reading=reading)
     with _logged_calls():
-        asyncio.run(_served(runtime, name, "a2a", partial(a2a.serve_http, runtime, options, address)))
+        asyncio.run(_served(runtime, server.name, "a2a", partial(a2a.serve_http, runtime, options, address)))
 
 
 @command.command("acp")

@@ -25,7 +25,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.routing import Match, Route, Router
 
-from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import near_misses
 from toolcrib.serve.a2a.agent_options import AgentOptions
 from toolcrib.serve.a2a.cards import LEGACY_VERSION, VERSION, Cards, EncodedCard
@@ -58,6 +57,7 @@ from toolcrib.servers.a2a.cards import EXTENSION, WELL_KNOWN
 from toolcrib.servers.a2a.messages import EXTENSIONS_HEADER
 
 if TYPE_CHECKING:
+    from toolcrib.core.protocols import Clock
     from toolcrib.engine.runtime import Runtime
 
 PATH: Final = "/a2a"
@@ -324,7 +324,13 @@ class A2aApp:
 
 
 async def serve_http(
-    runtime: Runtime, options: AgentOptions, address: ListenAddress, say: Say, shutdown: Shutdown
+    runtime: Runtime,
+    options: AgentOptions,
+    address: ListenAddress,
+    say: Say,
+    shutdown: Shutdown,
+    *,
+    clock: Clock,
 ) -> None:
     """Serve until a signal arrives, and let calls in flight finish.
 
@@ -334,6 +340,7 @@ async def serve_http(
         address: Where to listen, and which peers may call.
         say: Prints a line for the user: the address, reloads, warnings.
         shutdown: The requests to stop.
+        clock: Clock of the ages of tasks.
 
     Raises:
         ConfigurationError: The address cannot be listened on or needs a (longer) token, the certificate is unusable, or the
@@ -347,7 +354,7 @@ async def serve_http(
     authenticated = bool(address.tokens)
     cards = Cards(runtime, options, authenticated=authenticated, sign=sign)
     executor = ToolExecutor(runtime, options.toolset)
-    tasks = BoundedTaskStore(RealClock().monotonic, age=options.task_age, most=options.most_tasks)
+    tasks = BoundedTaskStore(clock.monotonic, age=options.task_age, most=options.most_tasks)
     bound = await bind_address(address, PAGE_ACCESS)
     with _quiet_sdk():
         toolsets = partial(toolset_names, runtime, options.toolset)

@@ -116,8 +116,8 @@ def test_a_scenario_has_the_fields_of_its_schema():
     told = field_names(Scenario, name="scenario", start="clock", real="clock") - {"origin"} - of_one_run
     assert told - {"fixture"} | kept == properties("scenario")
     assert properties("scenario", "properties", "clock") == {"start", "mode"}
-    places = {"pointer", "number", "branch", "within"}
-    assert field_names(CallStep, save_as="as") - places - {"written"} == properties(
+    places = {"pointer", "number", "branch", "within", "repetition"}
+    assert field_names(CallStep, save_as="as", repetitions="repeat") - places - {"written"} == properties(
         "scenario", "$defs", "step"
     )
     assert field_names(ParallelStep, calls="parallel") - places == properties("scenario", "$defs", "parallel")

@@ -2,7 +2,7 @@
 
 A tool that may change something is called only once the intent is on the disk, so that a crash leaves an entry in state
 `unknown`, which a person resolves. A call that only reads is written when it has ended. Writes of concurrent calls share a
-transaction, which a thread commits.
+transaction, which a thread commits; a single call commits its own, as long as the disk is quick.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from toolcrib.security.journal import (
     JournalDatabase,
     JournalEntry,
     KeyedCall,
+    NotNow,
     SQLiteJournal,
     UnusableJournal,
     now,
@@ -52,6 +53,7 @@ from toolcrib.security.redaction import Redactor, redact
 if TYPE_CHECKING:
     import logging
 
+    from toolcrib.core.running_calls import RunningCalls
     from toolcrib.security.journal import Database
 
 T = TypeVar("T")
@@ -82,6 +84,7 @@ class Journal:
         connect: Opens the database; called in a thread at the first use.
         secrets: Returns the secrets that were looked up so far, if any.
         cipher: Returns the cipher of the user, or raises NoKey.
+        alone: Returns whether at most one call is running, so that no other waits for a write.
         mocks: Whether calls that stay in the process are recorded, too.
         keep: Seconds for which ended entries are kept; None for ever.
     """
@@ -92,12 +95,14 @@ class Journal:
         *,
         secrets: Callable[[], Redactor | None] = lambda: None,
         cipher: Callable[[], Cipher],
+        alone: Callable[[], bool] = lambda: False,
         mocks: bool = False,
         keep: float | None = KEEP,
     ) -> None:
         self.mocks = mocks
         self._secrets = secrets
         self._cipher = cipher
+        self._alone = alone
         self._writer = JournalWriter(connect, keep)
         # The thread keeps the writer alive, but not this object.
         finalize(self, self._writer.stop)
@@ -215,12 +220,25 @@ class Journal:
             message = f"the caller cancelled `{call.tool.name}` before it was called"
             return self._ending(entry, call, without_attempts(Result.failure(Outcome.CANCELLED, message)))
 
-        return await self._writer.write(begin, durable=True, undo=undo)
+        return await self._write_durably(begin, undo)
+
+    async def _write_durably(self, work: Work[T], undo: Callable[[T], Work[object]] | None = None) -> T:
+        """Run work of a single statement.
+
+        Writes of concurrent calls share a transaction in the thread of the journal. For a single call, its thread would
+        cost more than the write: the call changes the thread twice, and both wake up for it.
+        """
+        if self._alone():
+            try:
+                return self._writer.run_at_once(work)
+            except NotNow:
+                pass
+        return await self._writer.write(work, durable=True, undo=undo)
 
     async def end(self, entry: int, call: Call, result: Result) -> Result:
         """Write how a call ended, and return its result."""
         try:
-            await self._writer.write(self._ending(entry, call, result), durable=True)
+            await self._write_durably(self._ending(entry, call, result))
         except UnusableJournal as error:
             # The call was made, so its result counts. Its entry becomes `unknown` when this process ends.
             _log().error("the end of entry %d of the journal was not written: %s", entry, error)
@@ -424,6 +442,11 @@ class JournalHost(Protocol):
         """The secrets that were looked up so far, if any."""
         ...
 
+    @property
+    def running_calls(self) -> RunningCalls:
+        """The calls that are waiting."""
+        ...
+
     def journal_address(self, written: str) -> str:
         """The address of the server of the project, with its look-ups resolved."""
         ...
@@ -472,6 +495,7 @@ def open_journal(
         connect,
         secrets=lambda: host.known_secrets,
         cipher=cipher,
+        alone=lambda: len(host.running_calls) <= 1,
         mocks=bool(said.get("mocks", False)),
         keep=parse_duration(str(said["keep"])) if "keep" in said else KEEP,
     )

@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from toolcrib.security.journal import JournalDatabase, now
+from toolcrib.security.journal import JournalDatabase, NotNow, now
 
 if TYPE_CHECKING:
     import asyncio
@@ -60,6 +60,17 @@ class JournalWriter:
         """Write a call that has ended without waiting; False if that is not possible now."""
         database = self._database
         return database is not None and self._pid == os.getpid() and database.record_at_once(row, end)
+
+    def run_at_once(self, work: Work[T]) -> T:
+        """Run durable work of a single statement in this thread.
+
+        Raises:
+            NotNow: That is not possible now, and nothing was done.
+        """
+        database = self._database
+        if database is None or self._pid != os.getpid():
+            raise NotNow
+        return database.at_once(work)
 
     def run(self, work: Work[T], *, durable: bool) -> T:
         """Run work in a transaction, and wait for it in any thread but that of an event loop."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import ToolcribError
@@ -23,6 +23,8 @@ from toolcrib.core.user_folders import STATE_VARIABLE, why_not_own
 
 if TYPE_CHECKING:
     import sqlite3
+
+T = TypeVar("T")
 
 FORMAT: Final = 1
 """Version of the table. A newer one is refused."""
@@ -39,6 +41,10 @@ _CHECKPOINT: Final = 1_000
 
 _OLD: Final = 3_600.0
 """Age of a lock file, in seconds, from which on a new process looks whether it is still locked."""
+
+
+SLOW_WRITES: Final = 64
+"""Number of durable writes in another thread until it is tried again whether the disk is quick."""
 
 
 class UnusableJournal(ToolcribError):
@@ -124,8 +130,19 @@ class Database(Protocol):
         """Execute a statement and return its rows."""
         ...
 
-    def execute_at_once(self, sql: str, values: Sequence[Any]) -> bool:
-        """Execute and commit one statement in any thread without waiting; False if that is not possible."""
+    def execute_at_once(
+        self, sql: str, values: Sequence[Any], *, durable: bool
+    ) -> list[tuple[Any, ...]] | None:
+        """Execute and commit one statement in any thread without waiting, and return its rows.
+
+        Args:
+            sql: The statement.
+            values: Its values.
+            durable: As for `transact`. The thread then waits for the disk, if it is quick.
+
+        Returns:
+            The rows; None if that is not possible now, and nothing was done.
+        """
         ...
 
     def transact(self, work: Callable[[], Any], *, durable: bool) -> Any:
@@ -224,6 +241,24 @@ class EndRow(NamedTuple):
     attempts: int
 
 
+class NotNow(Exception):
+    """A statement cannot be executed at once."""
+
+
+class _AtOnce:
+    """A connection whose statements are committed one by one, durably and at once, or raise NotNow."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.owner = database.owner
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        found = self._database.execute_at_once(sql, values, durable=True)
+        if found is None:
+            raise NotNow
+        return found
+
+
 class JournalDatabase:
     """The statements of a journal.
 
@@ -233,6 +268,8 @@ class JournalDatabase:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        at_once: Any = _AtOnce(database)  # it has what single statements need
+        self._at_once = self if isinstance(database, _AtOnce) else JournalDatabase(at_once)
 
     def transact(self, work: Callable[[], Any], *, durable: bool) -> Any:
         """Run work in a transaction; see `Database.transact`."""
@@ -248,7 +285,16 @@ class JournalDatabase:
 
     def record_at_once(self, row: CallRow, end: EndRow) -> bool:
         """Write a call that has ended without waiting; False if that is not possible now."""
-        return self._database.execute_at_once(_RECORD, (self._database.owner, "ended", *row, *end))
+        values = (self._database.owner, "ended", *row, *end)
+        return self._database.execute_at_once(_RECORD, values, durable=False) is not None
+
+    def at_once(self, work: Callable[[JournalDatabase], T]) -> T:
+        """Run work of a single durable statement in any thread without waiting for other writes.
+
+        Raises:
+            NotNow: That is not possible now, and nothing was done.
+        """
+        return work(self._at_once)
 
     def record(self, row: CallRow, end: EndRow) -> None:
         """Write a call that has ended."""
@@ -389,13 +435,18 @@ class SQLiteJournal:
 
     Args:
         path: The file; it is created if it does not exist.
+        quick_disk: How long a durable write in the thread of a caller may take, in seconds. After a slower one, the next
+            `SLOW_WRITES` have to wait in another thread.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, quick_disk: float = 0.002) -> None:
+        self._quick_disk = quick_disk
         self.path = os.path.abspath(path)
         self.owner = os.urandom(8).hex()
         self._quick_lock = Lock()
         self._quick_writes = 0
+        self._quick_durable = False
+        self._slow_writes = 0
         opened: list[sqlite3.Connection] = []
         try:
             self._check_folder()
@@ -502,21 +553,33 @@ class SQLiteJournal:
         """Execute a statement and return its rows."""
         return self._connection.execute(sql, values).fetchall()
 
-    def execute_at_once(self, sql: str, values: Sequence[Any]) -> bool:
-        """Execute and commit one statement in any thread without waiting; False if that is not possible."""
+    def execute_at_once(
+        self, sql: str, values: Sequence[Any], *, durable: bool
+    ) -> list[tuple[Any, ...]] | None:
+        """Execute and commit one statement in any thread without waiting for other writes, and return its rows."""
         if self._quick_writes >= _CHECKPOINT or not self._quick_lock.acquire(blocking=False):
-            return False
+            return None
         try:
-            self._quick.execute(sql, values)
+            if durable:
+                if self._slow_writes > 0:
+                    self._slow_writes -= 1
+                    return None
+                began = RealClock.monotonic()
+            if durable is not self._quick_durable:
+                self._quick.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                self._quick_durable = durable
+            found = self._quick.execute(sql, values).fetchall()
+            if durable and RealClock.monotonic() - began > self._quick_disk:
+                self._slow_writes = SLOW_WRITES
         except Exception as error:
             if not _is_database_error(error):
                 raise
             # Another process writes, or the disk is full: `transact` waits, or finds out.
-            return False
+            return None
         finally:
             self._quick_lock.release()
         self._quick_writes += 1
-        return True
+        return found
 
     def transact(self, work: Callable[[], Any], *, durable: bool) -> Any:  # noqa: ARG002 -- all transactions are
         """Run work in a transaction, which is on the disk when this returns."""
@@ -540,7 +603,9 @@ class SQLiteJournal:
 
     def close(self) -> None:
         """Close the file and release the lock of this process."""
-        for connection in (self._quick, self._connection, self._own):
+        with self._quick_lock:
+            self._quick.close()
+        for connection in (self._connection, self._own):
             connection.close()
         with suppress(OSError):
             os.unlink(self._lock_file(self.owner))

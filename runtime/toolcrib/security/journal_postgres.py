@@ -112,9 +112,8 @@ class PostgresJournal:
         cursor = self._connection.execute(sql.replace("?", "%s"), values)
         return cursor.fetchall() if cursor.description is not None else []
 
-    def execute_at_once(self, sql: str, values: Sequence[Any]) -> bool:  # noqa: ARG002 -- the network always waits
+    def execute_at_once(self, sql: str, values: Sequence[Any], *, durable: bool) -> None:
         """Never possible: a server is asked over the network."""
-        return False
 
     def transact(self, work: Callable[[], Any], *, durable: bool) -> Any:
         """Run work in a transaction; one that need not be durable does not wait for the disk of the server."""

@@ -21,6 +21,7 @@ from toolcrib import Call, CallContext, ConfigurationError, Outcome, Registry, R
 from toolcrib.engine.call_journal import JournalError
 from toolcrib.engine.idempotency_keys import MOST_KEYS, MemoryKeys
 from toolcrib.security.encryption import create_key
+from toolcrib.security.journal import SLOW_WRITES, CallRow, JournalDatabase, NotNow, SQLiteJournal
 
 READING = {"annotations": {"read_only": True}}
 IDEMPOTENT = {"annotations": {"idempotent": True}}
@@ -539,6 +540,48 @@ async def test_a_full_disk_refuses_calls_before_they_act(tmp_path):
             assert payments.made == made
             assert (await runtime.call("look", {"amount": 1})).outcome is Outcome.OK
         assert (await runtime.call("pay", {"amount": 1})).outcome is Outcome.OK
+
+
+def begun(journal: SQLiteJournal) -> list[tuple[Any, ...]] | None:
+    """Write the intent of a call at once."""
+    row = CallRow("pay", "python", "{}", 1, 1.0, "main-1", "main", "", "", "")
+    try:
+        return JournalDatabase(journal).at_once(lambda database: database.begin(row))
+    except NotNow:
+        return None
+
+
+def test_a_durable_write_at_once_is_written_as_durably_as_others(tmp_path):
+    with closing(SQLiteJournal(tmp_path / "own" / "journal.sqlite", quick_disk=60)) as journal:
+        # 2 is FULL: the log is synchronized at each commit. 1 is NORMAL.
+        for durable, level in ((True, 2), (False, 1), (True, 2)):
+            assert journal.execute_at_once("PRAGMA synchronous", (), durable=durable) == [(level,)]
+        assert journal.execute("PRAGMA synchronous") == [(2,)]
+        assert begun(journal) == 1
+        assert journal.execute("SELECT id, state FROM toolcrib_calls") == [(1, "running")]
+
+
+def test_on_a_slow_disk_most_durable_writes_wait_in_another_thread(tmp_path):
+    with closing(SQLiteJournal(tmp_path / "own" / "journal.sqlite", quick_disk=0)) as journal:
+        assert begun(journal) == 1
+        assert [begun(journal) for _ in range(SLOW_WRITES)] == [None] * SLOW_WRITES
+        assert begun(journal) == 2
+
+
+async def test_a_call_does_not_block_the_event_loop_while_another_process_writes(tmp_path):
+    async with opened(tmp_path) as runtime:
+        payments = Payments()
+        runtime.add(payments.pay)
+        assert (await runtime.call("pay", {"amount": 1})).success
+        with closing(sqlite3.connect(tmp_path / "own" / "journal.sqlite", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            call = asyncio.create_task(runtime.call("pay", {"amount": 2}))
+            await asyncio.to_thread(threading.get_ident)  # the event loop runs meanwhile
+            waits = not call.done() and payments.made == 1
+            other.execute("ROLLBACK")
+        result = await call
+        entry = await asyncio.to_thread(runtime.journal.get, 2)
+    assert (waits, result.outcome, entry.state, payments.made) == (True, Outcome.OK, "ended", 2)
 
 
 def test_others_cannot_read_the_journal(tmp_path):

@@ -34,6 +34,7 @@ from toolcrib.loading.scenarios.model import (
     CallStep,
     Expectation,
     ParallelStep,
+    RepeatStep,
     Scenario,
     ScriptedCall,
     Verification,
@@ -120,8 +121,13 @@ def test_a_scenario_has_the_fields_of_its_schema():
     assert field_names(CallStep, save_as="as", repetitions="repeat") - places - {"written"} == properties(
         "scenario", "$defs", "step"
     )
-    assert field_names(ParallelStep, calls="parallel") - places == properties("scenario", "$defs", "parallel")
-    assert field_names(AdvanceStep, seconds="advance") - places == properties("scenario", "$defs", "advance")
+    # A repeated step of another kind becomes a `RepeatStep`, with the steps of all its repetitions.
+    parallel = field_names(ParallelStep, calls="parallel") - places
+    assert parallel | {"repeat"} == properties("scenario", "$defs", "parallel")
+    advance = field_names(AdvanceStep, seconds="advance") - places
+    assert advance | {"repeat"} == properties("scenario", "$defs", "advance")
+    repeated = field_names(RepeatStep, repetitions="repeat") - places
+    assert repeated == properties("scenario", "$defs", "repeated")
     assert {"outcome", "golden", *PARTS} == properties("scenario", "$defs", "expect")
     assert field_names(Expectation, outcomes="outcome") == {"outcome", "golden", "parts"}
 

@@ -195,7 +195,7 @@ async def sdk_agent(
 ) -> AsyncIterator[Agent]:
     """Serve an agent of the SDK on a port of its own, in this event loop."""
     agent = Agent(note, token=token, cache_control=cache_control)
-    sock = socket.socket()
+    sock = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio does not set TCP_NODELAY
     sock.bind(("127.0.0.1", 0))
     agent.base = f"http://127.0.0.1:{sock.getsockname()[1]}"
     agent.raw = card(agent.base)
@@ -237,9 +237,9 @@ async def sdk_agent(
             *create_rest_routes(handler, path_prefix="/rest"),
         ]
     )
-    server = uvicorn.Server(
-        uvicorn.Config(guarded, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
-    )
+    # A connection that the agent closes while a message is on its way would make the outcome of a call unknown.
+    settings: dict[str, Any] = {"timeout_graceful_shutdown": 1, "timeout_keep_alive": 3600}
+    server = uvicorn.Server(uvicorn.Config(guarded, log_level="critical", lifespan="off", **settings))
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     while not server.started:  # noqa: ASYNC110 -- uvicorn has no event for it
         await asyncio.sleep(0.001)  # noqa: TID251

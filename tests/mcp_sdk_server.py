@@ -240,7 +240,7 @@ def over_http(port: int) -> None:
 
 
 def listening_on(port: int) -> socket.socket:
-    listening = socket.socket()
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio does not set TCP_NODELAY
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind(("127.0.0.1", port))
     listening.listen()

@@ -58,7 +58,7 @@ def card_of(url: str) -> AgentCard:
 
 
 async def main() -> None:
-    listening = socket.socket()
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio does not set TCP_NODELAY
     listening.bind(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}"
     card = card_of(url)

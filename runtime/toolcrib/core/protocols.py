@@ -173,6 +173,8 @@ class BoundTool(Protocol):
     - `own_defaults`: an attribute, true if the tool applies the defaults of its input schema itself. Calls then
       carry only the arguments that were given.
     - `tool`: the descriptor with the schemas that only the binding knows. Calls use it instead of the one that was bound.
+    - `recheck()` is called, in any thread, when a result does not match the output schema: where the schema comes from
+      may have a newer one.
 
     Attributes:
         waits: Whether a call may wait. If so, the runtime enforces a deadline.

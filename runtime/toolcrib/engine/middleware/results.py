@@ -54,6 +54,7 @@ def layer(context: LayerContext, call_next: Link) -> Link:
     # A binding guarantees the limits that all of its callers have.
     judge = (lambda _value: False) if context.personal else _judge(tool, validator)
     is_sync = context.answer_now is not None
+    recheck = getattr(context.bound, "recheck", _nothing)
 
     @never_waits
     def results(call: Call) -> Answer | Awaitable[Answer]:
@@ -73,7 +74,7 @@ def layer(context: LayerContext, call_next: Link) -> Link:
         result = as_result(answer)
         parts: list[JSON] = [part.as_json() for part in result.content]
         left = remaining_budget([result.value, parts], DEPTH + 1, SMALL)
-        check = partial(_judged, call, result, parts, validator, left)
+        check = partial(_judged, call, result, parts, validator, left, recheck=recheck)
         # The answer of a tool that never waits is checked inline even if it is large: that call may have no
         # event loop. With large arguments it always has one.
         if ALIEN < left < 0 and (not is_sync or is_large(call.arguments, DEPTH)):
@@ -99,7 +100,19 @@ def _deprecating(tool: Descriptor, results: Link) -> Link:
     return deprecating
 
 
-def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator, left: int) -> Result:
+def _nothing() -> None:
+    """The `recheck` of a binding that has none."""
+
+
+def _judged(
+    call: Call,
+    result: Result,
+    parts: list[JSON],
+    validator: Validator,
+    left: int,
+    *,
+    recheck: Callable[[], None],
+) -> Result:
     """Check a result. Large values take long, so run this in a thread then.
 
     Args:
@@ -108,6 +121,7 @@ def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator,
         parts: The content parts as JSON.
         validator: Validator of the output schema.
         left: What the value and the parts leave of the budget `SMALL`; see `remaining_budget`.
+        recheck: Called if the value does not match the schema; see `BoundTool`.
     """
     tool = call.tool
     # Most results have the shared empty mapping here, which needs no check.
@@ -132,6 +146,7 @@ def _judged(call: Call, result: Result, parts: list[JSON], validator: Validator,
         return _too_many_items(call, result, count_items(value, parts), tool.limits.output_items)
     if validator.judge(value):
         return result
+    recheck()
     seen = _seen(call)
     report = validator.explain(value)
     report = report._replace(faults=hide_secrets(seen, report.faults, value))

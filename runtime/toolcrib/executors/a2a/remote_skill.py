@@ -85,6 +85,7 @@ class BoundSkill:
         block: Any = tool.bindings[AGENT_MODE]
         # An answer to a task is not made of the arguments that the descriptor describes.
         self._overlay = None if "task" in block else overlay
+        self._pool = pool
         self._secrets = pool.world.secrets
         fixed = () if overlay is None else tuple(name for name, _ in overlay.members)
         self._skills = [_AgentSkill(tool, agent, remote, fixed, pool) for agent in agents]
@@ -113,6 +114,11 @@ class BoundSkill:
             code = "" if result.error is None else result.error.code
             failed.append({"agent": skill.agent, "code": code, "message": result.message})
         raise AssertionError("the last agent returns")
+
+    def recheck(self) -> None:
+        """Read the cards of the agents again: a result does not match the output schema."""
+        for skill in self._skills:
+            self._pool.recheck(skill.agent)
 
     def explain(self, call: Call) -> JSON | Result:
         """The agent, the tool and the masked arguments of a call. Does not contact the agent."""

@@ -75,6 +75,12 @@ _FIRST_PAUSE: Final = 0.2
 _LONGEST_PAUSE: Final = 10.0
 """Seconds before an agent that could not be reached is asked again; doubled with each failure."""
 
+_MOST_ENDING: Final = 100
+"""Maximum number of cancellations of one agent that outlast their calls: each keeps up to two connections open."""
+
+_CLOSING: Final = 2.0
+"""Seconds that closing waits for them."""
+
 
 def missing_extra() -> ServerUnavailable:
     """The error if the SDK is not installed."""
@@ -225,6 +231,11 @@ class PolledConnection(ABC):
         """Read the document again; the error if that failed. Concurrent callers share one reading."""
         # Without the shield, one cancelled call would end the reading for all.
         return await asyncio.shield(self._refresh())
+
+    def recheck(self) -> None:
+        """Read the document again in the background, if it has been read."""
+        if self._read_at is not None and not self._closed:
+            self._refresh()
 
     def _refresh(self) -> asyncio.Task[ServerUnavailable | None]:
         if self._reading is None:
@@ -392,6 +403,7 @@ class AgentConnection(PolledConnection):
         self._endpoint: EndpointClient | None = None
         self._interface: AgentInterface | None = None
         self._streams = False
+        self._ending: set[asyncio.Task[str]] = set()
 
     @property
     def card(self) -> AgentCard:
@@ -492,8 +504,36 @@ class AgentConnection(PolledConnection):
         if before is not None and before not in (own, self._endpoint):
             await before.aclose()
 
+    def finish_later(self, ending: asyncio.Task[str], task_id: str) -> bool:
+        """Let the cancellation of a task outlast its call; whether there is room for it. A failure is logged.
+
+        Args:
+            ending: The cancellation. Its result says why it failed, or is empty. Without room, it is ended.
+            task_id: The agent's ID for the task; empty if the agent has not named it.
+        """
+        if len(self._ending) >= _MOST_ENDING:
+            ending.cancel()
+            return False
+
+        def ended(_ending: asyncio.Task[str]) -> None:
+            self._ending.discard(ending)
+            why = "the runtime was closed before it answered" if ending.cancelled() else ending.result()
+            if why:
+                work = f"the task {task_id}" if task_id else "a call"
+                text = self._world.secrets.hide_in_text(why)
+                _log.warning("the agent `%s` may still work on %s: %s", self.agent.name, work, text)
+
+        self._ending.add(ending)
+        ending.add_done_callback(ended)
+        return True
+
     async def aclose(self) -> None:
-        """Close every connection; calls in progress fail."""
+        """Close every connection; calls in progress fail. Cancellations in progress get 2 seconds."""
+        if self._ending:
+            _ended, late = await asyncio.wait(self._ending, timeout=_CLOSING)
+            for ending in late:
+                ending.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         await super().aclose()
         if self._endpoint is not None and self._endpoint is not self._client_of_document:
             await self._endpoint.aclose()
@@ -580,6 +620,12 @@ class AgentPool:
         raise ServerUnavailable(
             message, hint=f"name one of its agents: `{name}{SEPARATOR}NAME`", retryable=False
         )
+
+    def recheck(self, name: str) -> None:
+        """Read the card of an agent again soon, in each event loop that uses it. May be called in any thread."""
+        for loop, connection in [*self._connections.values()]:
+            if connection.agent.name == name and loop.is_running():
+                loop.call_soon_threadsafe(connection.recheck)
 
     def states(self) -> Mapping[str, str]:
         """Name of an agent -> `idle`, `starting`, `up` or `down`. Contacts no agent."""

@@ -7,8 +7,10 @@ caller cancels. States that move backwards and repeated events change nothing on
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from contextvars import Context
 from typing import Any, Final, cast
 
 from a2a.client import A2AClientError, ClientCallContext
@@ -27,10 +29,10 @@ from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
 from google.protobuf.json_format import ParseError
 
 from toolcrib.core.clock import RealClock
-from toolcrib.core.model import Content, Partial, Progress
+from toolcrib.core.model import NOTHING, Content, Partial, Progress
 from toolcrib.core.text import format_size
 from toolcrib.servers.a2a.agents import AgentConnection
-from toolcrib.servers.a2a.artifacts import ArtifactParts, content_of_part
+from toolcrib.servers.a2a.artifacts import ArtifactParts, content_of_part, to_json
 from toolcrib.servers.a2a.cards import EXTENSION
 from toolcrib.servers.a2a.messages import EXTENSIONS_HEADER, SkillCall, text_of_message
 from toolcrib.servers.a2a.transport import RequestTrace
@@ -59,7 +61,16 @@ _CLOSING: Final = 0.25
 """Seconds for an agent to end a stream after its last event, so that the connection can be used again."""
 
 _CANCEL: Final = 2.0
-"""Seconds for the cancellation of a task, including the wait for an agent that has not named the task yet."""
+"""Seconds that a call waits for the cancellation of its task, including the wait for an agent that has not named it yet."""
+
+_LONGEST_CANCEL: Final = 30.0
+"""Seconds for the cancellation of a task, most of them in the background.
+
+Giving up closes the connection, and a busy agent that finds it closed never reads the request (uvicorn, for one).
+"""
+
+_FIRST_RETRY: Final = 0.1
+"""Seconds before a cancellation that did not reach the agent is repeated; three times as long with each failure."""
 
 _FIRST_POLL: Final = 0.02
 _LONGEST_POLL: Final = 2.0
@@ -244,7 +255,7 @@ class AgentTask:
             self._known.set()
         elif kind == "status_update":
             self._take_id(event.status_update.task_id, event.status_update.context_id)
-            self._take_status(event.status_update.status)
+            self._take_status(event.status_update.status, to_json(event.status_update.metadata))
         elif kind == "artifact_update":
             self._take_id(event.artifact_update.task_id, event.artifact_update.context_id)
             self._take_chunk(event.artifact_update)
@@ -270,13 +281,23 @@ class AgentTask:
         self.id, self.context_id = task_id, context_id or self.context_id
         self._known.set()
 
-    def _take_status(self, status: TaskStatus) -> None:
+    def _take_status(self, status: TaskStatus, metadata: Mapping[str, Any] = NOTHING) -> None:
         self.state = status.state
         self.said = status.message if status.HasField("message") else None
-        text = "" if self.said is None else text_of_message(self.said)
-        if text and not self.over:
+        if self.over:
+            return
+        text = "" if self.said is None else clean_text(text_of_message(self.said))
+        marks = metadata.get(EXTENSION)
+        done, total = (
+            (_number(marks.get(key)) for key in ("progress", "total"))
+            if isinstance(marks, dict)
+            else (None, None)
+        )
+        if done is not None:
+            self._report(Progress(done, total, text))
+        elif text:
             self._reports += 1
-            self._report(Progress(float(self._reports), None, clean_text(text)))
+            self._report(Progress(float(self._reports), None, text))
 
     def _take_chunk(self, update: TaskArtifactUpdateEvent) -> None:
         artifact = update.artifact
@@ -313,15 +334,32 @@ class AgentTask:
         self._take_task(task)
 
     async def cancel(self, running: asyncio.Task[None]) -> str:
-        """Cancel the task for a caller that has left; why that failed, or an empty text.
+        """Cancel the task for a caller that has left; why it may still run, or an empty text.
+
+        An agent that does not answer in time is still asked in the background.
 
         Args:
             running: The task of the event loop that runs `run`. It is ended.
         """
+        # An empty context: what it sends is not part of the call.
+        ending = asyncio.create_task(self._cancelled(running), context=Context())
+        try:
+            return await asyncio.wait_for(asyncio.shield(ending), _CANCEL)
+        except TimeoutError:
+            why = f"the agent did not answer within {_CANCEL:g}s"
+            if not self._connection.finish_later(ending, self.id):
+                return why
+            return f"{why}; the cancellation continues in the background for up to {_LONGEST_CANCEL:g}s"
+        except asyncio.CancelledError:
+            self._connection.finish_later(ending, self.id)
+            raise
+
+    async def _cancelled(self, running: asyncio.Task[None]) -> str:
+        """As `cancel`, for as long as it takes."""
         try:
             if not self._trace.begun or running.done():
                 return ""
-            async with asyncio.timeout(_CANCEL):
+            async with asyncio.timeout(_LONGEST_CANCEL):
                 # Closing the connection would not stop the remote task, so its ID must arrive first.
                 named = asyncio.ensure_future(self._known.wait())
                 try:
@@ -330,22 +368,43 @@ class AgentTask:
                     named.cancel()
                 if not self.id or (self.over and self.state not in INTERRUPTED):
                     return ""
-                await self.end()
+                return await self._ended()
         except TimeoutError:
-            return f"the agent did not answer within {_CANCEL:g}s"
-        except ExchangeFailure as failure:
-            return failure.trouble.message
-        except AgentError as error:
-            # It may have ended in the meantime.
-            return "" if error.number == _NOT_CANCELABLE else clean_text(error.message)
-        except InvalidAnswer as invalid:
-            return invalid.message
+            return f"the agent did not answer within {_LONGEST_CANCEL:g}s"
         finally:
             running.cancel()
             await asyncio.wait([running])
             if not running.cancelled():
                 running.exception()  # retrieved, so that the loop does not report it
-        return ""
+
+    async def _ended(self) -> str:
+        """Ask the agent to cancel the task, again if it cannot be reached; why that failed, or an empty text."""
+        wait, why = _FIRST_RETRY, ""
+        for attempt in range(_MOST_FAILURES):
+            if attempt:
+                await self._clock.sleep(wait)
+                wait *= 3
+            try:
+                await self.end()
+            except ExchangeFailure as failure:
+                why = failure.trouble.message
+            except AgentError as error:
+                # It may have ended in the meantime.
+                return "" if error.number == _NOT_CANCELABLE else clean_text(error.message)
+            except InvalidAnswer as invalid:
+                return invalid.message
+            else:
+                return ""
+        return why
+
+
+def _number(value: Any) -> float | None:
+    """A number of the metadata as a finite float; None if it is something else."""
+    try:
+        number = None if isinstance(value, bool | str) else float(value)
+    except (TypeError, OverflowError):
+        return None
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _clean(content: Content) -> Content:

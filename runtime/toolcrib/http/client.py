@@ -384,7 +384,11 @@ class StreamedResponse:
                 pass
         except (httpcore.NetworkError, httpcore.ProtocolError, HTTPError):
             pass  # expected after `hang_up`
-        await self._answer.aclose()
+        try:
+            await self._answer.aclose()
+        except BaseException:  # a cancellation, which would leave the connection open and unused
+            self._wire.hang_up(client_closed())
+            raise
         self._settle()
 
 

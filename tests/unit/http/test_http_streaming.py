@@ -196,6 +196,18 @@ async def test_a_request_that_is_cancelled_leaves_no_connection():
         await server.all_closed()
 
 
+async def test_a_release_that_is_cancelled_leaves_no_connection():
+    async with serving(answering(body=b"x")) as server, streaming(server) as streamer:
+        incoming = await answer(streamer, server)
+        assert await incoming.whole() == b"x"
+        releasing = asyncio.create_task(incoming.aclose())
+        await RealClock().sleep(0)  # it waits for httpcore
+        releasing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await releasing
+        await server.all_closed()
+
+
 async def test_nothing_is_sent_where_nothing_may_be():
     async with serving(answering()) as server:
         streamer = StreamingClient(EgressGuard())

@@ -30,6 +30,11 @@ def problems(tmp_path, text, name="a.tool.yaml"):
             "write `when: {args: {city: ...}}`",
         ),
         (
+            "mock: {rules: [{when: {args: {city: Oslo}}, result: 1}]}",
+            "/mock/rules/0/result",
+            "write `reply: {result: ...}` instead",
+        ),
+        (
             "mode: live\nlive: {url: 'https://a.example', auth: {type: bearer, token: '${T}'}}",
             "/live/auth/type",
             "write `{type: http, scheme: bearer, token: ...}`",

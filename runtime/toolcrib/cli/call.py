@@ -15,6 +15,7 @@ import click
 from toolcrib.cli import exit_codes
 from toolcrib.cli.approvals import TerminalApprover, answer_hint
 from toolcrib.cli.arguments import read_arguments
+from toolcrib.cli.excluded_files import tell_excluded
 from toolcrib.cli.options import (
     ReadOptions,
     args_file_option,
@@ -163,6 +164,8 @@ def command(
         _echo(sent_lines(_plan(result)))
         return
     code = print_result(result, as_json=as_json, worded=bool(words))
+    if result.outcome is Outcome.NOT_FOUND:
+        tell_excluded(runtime, name)
     if dry_run and not as_json:
         _tell_other_errors(result)
     if unkept:

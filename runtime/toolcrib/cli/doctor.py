@@ -161,6 +161,11 @@ def _in_force(told: dict[str, Any]) -> Iterator[Row]:
         yield "sources", line
     if told["ignored"]:
         yield "ignored", f"{plural(len(told['ignored']), 'file')}: {_listed(told['ignored'])}"
+    for key in dict.fromkeys(tool["by"] for tool in told["excluded"]):
+        tools = [tool for tool in told["excluded"] if tool["by"] == key]
+        files = list(dict.fromkeys(tool["file"] for tool in tools))
+        counted = f"{plural(len(files), 'file')} with {plural(len(tools), 'tool')}"
+        yield "excluded", f"{counted}, by {key}: {_listed(files)}"
     for pack in told["packs"]:
         yield "packs", f"{pack['name']} {pack['version']}  ({pack['source']})"
     for pack in told["installed_packs"]:

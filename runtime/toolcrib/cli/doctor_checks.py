@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 from packaging.requirements import Requirement
 
 import toolcrib
+from toolcrib.cli.excluded_files import excluded_tools
 from toolcrib.cli.options import ReadOptions
 from toolcrib.cli.output import plural
 from toolcrib.cli.trust import ask_at_terminal, can_ask, count_needs, idle_variable, trust_policy
@@ -182,6 +183,11 @@ class Checkup:
             "profile": self._profile(),
             "sources": self._sources,
             "ignored": list(self.stock.ignored),
+            "excluded": [
+                {"name": tool.name, "place": tool.place, "file": tool.file, "by": tool.key}
+                for tool in excluded_tools(self.stock, tuple(self.executors.modes))
+                if tool.state != "ignored"
+            ],
             "packs": [self._pack(pack) for pack in self.stock.packs],
             "installed_packs": [_installed_pack(pack) for pack in installed_packs().values()],
             "index": self._index,

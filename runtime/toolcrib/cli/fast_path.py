@@ -106,8 +106,8 @@ def call(words: Sequence[str]) -> int | None:
         if state is None
         else _kept_call(session, name, arguments, state)
     )
-    if result is None:
-        return None
+    if result is None or result.outcome.value == "not_found":
+        return None  # The command looks for the tool in files that are not read.
     runtime.close()
     return _print_result(result, as_json="--json" in flags, worded=bool(rest))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 
 from toolcrib.cli.doctor_checks import Checkup
+from toolcrib.cli.excluded_files import excluded_tools
 from toolcrib.cli.output import table
 from toolcrib.core.clock import format_duration
 from toolcrib.core.model import Descriptor, Origin
@@ -18,14 +17,8 @@ from toolcrib.core.server_config import SEPARATOR
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.access_control import Principal
-from toolcrib.loading.documents.document import read_documents
-from toolcrib.loading.documents.files import PACK_FILES, SUFFIXES, pack_file
-from toolcrib.loading.packs import Pack
 from toolcrib.loading.settings import tool_limits
 from toolcrib.loading.tool_requirements import CAPABILITY_KEYS
-
-FILES = 2000
-"""Maximum number of files that are searched for an unknown tool."""
 
 _SHOWN = (
     "mode",
@@ -216,64 +209,10 @@ def _absent(name: str, checkup: Checkup) -> dict[str, Any]:
 
 
 def _places_of(name: str, checkup: Checkup) -> Iterator[dict[str, str]]:
-    """Find documents with this name that were not loaded, and why."""
-    root = checkup.project.root if checkup.project is not None else "."
-    ignored = {os.path.realpath(path) for path in checkup.stock.ignored}
-    packs = {
-        os.path.realpath(Path(pack.origin.source).parent): pack
-        for pack in checkup.stock.packs
-        if Path(pack.origin.source).name in PACK_FILES  # a PromptPack is one file and contains no others
-    }
-    for path in _files(root, checkup.stock.sources):
-        for document in read_documents(path, str(path))[0]:
-            said = document.value
-            if not isinstance(said, dict) or said.get("name") != name:
-                continue
-            state, why = _why_left_out(path, ignored, packs, checkup.stock.sources)
-            place = f"{document.source}:{document.line}"
-            yield {"state": state, "place": place, "reason": f"{place} has `name: {name}`, {why}"}
-
-
-def _why_left_out(
-    path: Path, ignored: set[str], packs: dict[str, Pack], sources: tuple[str, ...]
-) -> tuple[str, str]:
-    real = os.path.realpath(path)
-    if real in ignored:
-        return "ignored", "but `ignore` of the project excludes the file"
-    for folder in Path(real).parents:
-        pack = packs.get(str(folder))
-        if pack is None:
-            continue
-        within = Path(real).relative_to(folder).as_posix()
-        if not pack.holds_tools(within):
-            return "left_out", f"but no glob of `tools` in {pack.origin.place('/tools')} matches `{within}`"
-    if not any(Path(real).is_relative_to(os.path.realpath(source)) for source in sources):
-        return (
-            "outside",
-            f"but the file is in none of the sources: {', '.join(sources) or 'no sources'}",
-        )
-    return "not_read", "but the document was not recognised as a descriptor"
-
-
-def _files(root: str, sources: tuple[str, ...]) -> Iterator[Path]:
-    """Yield up to `FILES` files that may contain documents, below the project and its sources, each once."""
-    seen: set[str] = set()
-    for top in dict.fromkeys([root, *sources]):
-        for here, folders, names in os.walk(top):
-            # `os.walk` descends in the order of this list, so sorting makes the answer independent of the
-            # file system.
-            folders[:] = sorted(
-                name for name in folders if not name.startswith(".") and name != "node_modules"
-            )
-            for name in sorted(names):
-                path = Path(here, name)
-                real = os.path.realpath(path)
-                # A file may be reached twice, through the project and through a link.
-                if name.endswith(SUFFIXES) and real not in seen and path != pack_file(path.parent):
-                    seen.add(real)
-                    yield path
-                if len(seen) >= FILES:
-                    return
+    """Documents with this name that were not loaded, and why."""
+    for tool in excluded_tools(checkup.stock, tuple(checkup.executors.modes), name):
+        reason = f"{tool.place} has `name: {name}`, {tool.reason}"
+        yield {"state": tool.state, "place": tool.place, "reason": reason}
 
 
 # Output for people.

@@ -156,6 +156,12 @@ def _jobs(_ctx: click.Context, _param: click.Parameter, value: str) -> int | Non
     help="Output format; `github` adds an annotation for every failure.",
 )
 @passthrough_option
+@click.option(
+    "--allow-live",
+    "live",
+    is_flag=True,
+    help="Let every scenario reach the network, not only with tools whose `modes` it names.",
+)
 @json_option
 @read_options
 @click.pass_context
@@ -185,6 +191,7 @@ def command(
     strict: bool,
     form: str,
     passthrough: bool,
+    live: bool,
     as_json: bool,
     reading: ReadOptions,
 ) -> None:
@@ -204,7 +211,7 @@ def command(
         )
     speaker = ModelOverride(provider or "", model or "", base_url or "", trials)
     plan = RunPlan(
-        reading, targets, keyword, tags, seed, repeat, interleave, passthrough, speaker, Consents()
+        reading, targets, keyword, tags, seed, repeat, interleave, passthrough, speaker, Consents(), live=live
     )
     options = _Options(
         form="json" if as_json else form,

@@ -86,6 +86,7 @@ class RunPlan(NamedTuple):
         speaker: The model for scenarios with an agent.
         consents: Answers of the user to trust prompts; with `--watch`, those of all rounds so far.
         only: The runs that are selected, of those that all other filters select; empty for all.
+        live: Whether scenarios may reach the network with tools whose modes they do not name.
     """
 
     reading: ReadOptions
@@ -99,6 +100,7 @@ class RunPlan(NamedTuple):
     speaker: ModelOverride = ModelOverride()
     consents: Consents | None = None
     only: frozenset[RunKey] = frozenset()
+    live: bool = False
 
     @property
     def filtered(self) -> bool:
@@ -119,6 +121,7 @@ class RunPlan(NamedTuple):
         consents = self.consents or Consents()
         reading = self.reading._replace(granted=(*self.reading.granted, *consents.granted))
         runtime = open_targets(reading, self.targets, passthrough=self.passthrough, consents=consents)
+        engine_of(runtime).offline = not self.live
         runs = self._runs(runtime)
         stock = engine_of(runtime).stock
         refused = {*stock.refused, *(name for name, _problem in stock.refused_scenarios)}

@@ -15,6 +15,7 @@ from toolcrib.cli import exit_codes
 from toolcrib.cli.approvals import TerminalApprover
 from toolcrib.cli.arguments import complete_argument, read_arguments
 from toolcrib.cli.call import call_tool, print_result
+from toolcrib.cli.excluded_files import tell_excluded
 from toolcrib.cli.group import ENDING_SIGNAL, EndingSignal
 from toolcrib.cli.options import (
     ReadOptions,
@@ -27,6 +28,7 @@ from toolcrib.cli.output import json_text, plural, table, terminal_width
 from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.cli.trust import can_ask
 from toolcrib.core.errors import ToolcribError, did_you_mean
+from toolcrib.core.model import Outcome
 from toolcrib.core.text import compact, escape_terminal, first_sentence
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
@@ -153,7 +155,10 @@ class Shell:
         if self._as_json:
             click.echo(compact(result.as_json()))
             return exit_codes.OF_OUTCOME[result.outcome]
-        return print_result(result, as_json=False, worded=bool(words))
+        code = print_result(result, as_json=False, worded=bool(words))
+        if result.outcome is Outcome.NOT_FOUND:
+            tell_excluded(self._runtime, name)
+        return code
 
     def _command(self, line: str) -> int | None:
         name, _, rest = line[1:].partition(" ")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.excluded_files import tell_excluded
 from toolcrib.cli.list import mode_of
 from toolcrib.cli.options import (
     ReadOptions,
@@ -56,6 +57,7 @@ def command(ctx: click.Context, *, name: str, as_json: bool, reading: ReadOption
             click.echo(json_text(result.as_json()))
         else:
             print_failure(result)
+        tell_excluded(runtime, name)
         ctx.exit(exit_codes.OF_OUTCOME[result.outcome])
     if as_json:
         click.echo(json_text(_document(runtime, tool)))

@@ -5,6 +5,7 @@ ToolcribError                   code, hint; the base class, never raised itself
 ├── ExpressionError             an expression or template failed (.pointer locates it in its document)
 ├── NotReady                    a tool cannot be bound yet: a secret or an extra is missing
 │   ├── ServerDown              an MCP server cannot be started or reached
+│   ├── NetworkRefused          a scenario does not permit network access
 ├── ConfigurationError          the runtime is set up or used incorrectly
 │   ├── UnknownMode             a mode that is neither installed nor used in a descriptor
 │   └── ClosedRuntime           a call after the runtime was closed
@@ -179,6 +180,26 @@ class ServerDown(NotReady):
     """An MCP server cannot be started or reached, or policy forbids it."""
 
     code = "server_down"
+
+
+class NetworkRefused(NotReady):
+    """A tool would reach the network in a scenario that does not permit it."""
+
+    code = "network_refused"
+    denied = True
+
+    def __init__(self, tool: str, mode: str | None, place: str) -> None:
+        """Say what would have happened, and how to permit it.
+
+        Args:
+            tool: Name of the tool.
+            mode: Its mode.
+            place: Place of the scenario, as `file:line`.
+        """
+        super().__init__(
+            f"`{tool}` would reach the network in mode `{mode}`, and the scenario at {place} does not permit that",
+            hint=f"add a mock, write `modes: {{{tool}: {mode}}}` in the scenario, or run with `--allow-live`",
+        )
 
 
 class ConfigurationError(ToolcribError):

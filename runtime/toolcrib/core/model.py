@@ -892,6 +892,7 @@ class Descriptor(NamedTuple):
         metadata: Arbitrary data, which toolcrib stores and shows but never interprets.
         fixture: Initial contents of its mock's store, those of its pack or project.
         faults: Faults that a scenario injects; the first that is due applies.
+        offline: Place of the scenario (`file:line`) that does not permit its calls to reach the network; empty if they may.
         origin: Where the descriptor comes from.
     """
 
@@ -925,6 +926,7 @@ class Descriptor(NamedTuple):
     metadata: Mapping[str, JSON] = NOTHING
     fixture: Fixture = NO_FIXTURE
     faults: tuple[InjectedFault, ...] = ()
+    offline: str = ""
     origin: Origin = Origin()
 
     def __repr__(self) -> str:

@@ -34,6 +34,7 @@ from toolcrib.core.errors import (
     ClosedRuntime,
     ConfigurationError,
     DocumentError,
+    NetworkRefused,
     NotReady,
     Problem,
     did_you_mean,
@@ -1084,6 +1085,7 @@ class Engine:
         closed: Whether `aclose` was called.
         violations: The calls that access refused.
         passthrough: Whether mocks that ask for it may forward calls to another binding of their tool.
+        offline: Whether scenarios may reach the network only with tools whose modes they name.
     """
 
     def __init__(
@@ -1119,7 +1121,7 @@ class Engine:
         self.settings: Settings | None = None
         self.recalled: Mapping[str, tuple[str, bool]] = NOTHING
         self.closed = False
-        self.passthrough = passthrough
+        self.passthrough, self.offline = passthrough, False
         self.call_numbers = itertools.count(1)
         self.call_statistics = CallStatistics()
         self._client = client
@@ -1815,6 +1817,8 @@ class Engine:
     def _check_trust(self, tool: Descriptor) -> None:
         from toolcrib.engine.workspaces import subject_of_tool  # noqa: PLC0415 -- mocks need no trust
 
+        if tool.offline and self.contacts(tool):
+            raise NetworkRefused(tool.name, tool.mode, tool.offline)
         if self.trust.policy.everything or tool.mode is None or self._is_added(tool):
             return
         self.trust.check(subject_of_tool(tool, self.executors, self.trust, tool.mode))
@@ -1822,6 +1826,11 @@ class Engine:
         for name in () if remote is None else remote.servers:
             if name in self.servers:
                 self.trust.check_server(self.servers[name])
+
+    def contacts(self, tool: Descriptor) -> bool:
+        """Whether calls of a tool reach the network in its mode, as far as the mode says so."""
+        uses = self.executors.requirements_of(tool.mode or "", tool, self.servers)
+        return uses is not None and "network" in uses.capabilities
 
     def _is_added(self, tool: Descriptor) -> bool:
         """Whether the program itself added a tool, which therefore needs no trust."""

@@ -14,10 +14,11 @@ from toolcrib.engine.workspaces import subject_of_tool, subjects_of_scenario
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.loading.scenarios.scenario_state import with_inherited_state, with_mock, with_scenario_state
+from toolcrib.loading.settings import first_match
 from toolcrib.registry.registry import Registry
 
 if TYPE_CHECKING:
-    from toolcrib.engine.runtime import Runtime
+    from toolcrib.engine.runtime import Engine, Runtime
     from toolcrib.loading.prompts import Guardrail, Prompt
     from toolcrib.loading.scenarios.model import Agent, GuardrailCheck
     from toolcrib.security.trust import TrustSubject
@@ -106,8 +107,15 @@ def registry_for(registry: Registry, scenario: Scenario) -> Registry:
 
 
 def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
-    """`registry_for`, with the trust of tools from other workspaces bound to the workspace of the scenario."""
+    """`registry_for`, with the network access and the trust of its tools bound to the scenario.
+
+    Tools from other workspaces need the trust of the workspace of the scenario, too. If the engine is `offline`, only tools
+    whose modes the scenario names may reach the network.
+    """
     registry, trust = registry_for(runtime.registry, scenario), engine_of(runtime).trust
+    if engine_of(runtime).offline:
+        reaching = _unnamed(registry, scenario, engine_of(runtime))
+        registry = _without_network(registry, scenario, reaching) if reaching else registry
     if trust.policy.everything:
         return registry
     home, executors = trust.workspace_of(scenario.origin.source), engine_of(runtime).executors
@@ -127,6 +135,27 @@ def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
     return registry.with_tools(_also_written_in(registry[name], place) for name in others)
 
 
+def _unnamed(registry: Registry, scenario: Scenario, engine: Engine) -> list[str]:
+    """The tools that may reach out of this process in modes that the scenario does not name."""
+    found = []
+    for card in registry.cards.values():
+        if card.mode is None or engine.executors.is_contained(card.mode):
+            continue
+        glob = first_match(card.name, scenario.modes)
+        if glob is None or scenario.modes[glob] != card.mode:
+            found.append(card.name)
+    return found
+
+
+def _without_network(registry: Registry, scenario: Scenario, names: Sequence[str]) -> Registry:
+    place = scenario.origin.place("")
+    # The runs of a scenario share the tools that are bound once.
+    return registry.derived_once(
+        (scenario.origin,),
+        lambda: registry.with_tools(registry[name]._replace(offline=place) for name in names),
+    )
+
+
 def _also_written_in(tool: Descriptor, place: str) -> Descriptor:
     return tool._replace(origin=tool.origin._replace(overrides=(*tool.origin.overrides, place)))
 
@@ -144,6 +173,7 @@ def trust_subjects(runtime: Runtime, scenario: Scenario) -> Iterator[TrustSubjec
             tool is not None
             and tool.mode is not None
             and not engine_of(runtime).executors.is_contained(tool.mode)
+            and not (tool.offline and engine_of(runtime).contacts(tool))
         ):
             yield subject_of_tool(tool, engine_of(runtime).executors, engine_of(runtime).trust, tool.mode)
     yield from subjects_of_scenario(scenario)

@@ -167,6 +167,7 @@ scenario: greets
 steps: [{call: hello, expect: {result: hi}}]
 ---
 scenario: sends
+modes: {send: live}
 steps: [{call: send}]
 ---
 scenario: errs
@@ -250,7 +251,12 @@ def test_nobody_names_the_command_that_grants(write, toolcrib, words):
     "value", sample(["yes", "1", "abc,def", "true true true-but-no-hash-at-all"], one_in=2)
 )
 def test_a_variable_that_grants_nothing_is_told(write, toolcrib, document, monkeypatch, value):
-    write({**PROJECT, "descriptors/s.scenario.yaml": "scenario: sends\nsteps: [{call: send}]\n"})
+    write(
+        {
+            **PROJECT,
+            "descriptors/s.scenario.yaml": "scenario: sends\nmodes: {send: live}\nsteps: [{call: send}]\n",
+        }
+    )
     said = "TOOLCRIB_TRUST grants nothing: it is neither `all` nor a list of hashes"
     assert said not in toolcrib("run").stderr
     monkeypatch.setenv("TOOLCRIB_TRUST", value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from toolcrib.core.errors import ConfigurationError, ExpressionError
+from toolcrib.core.errors import ConfigurationError, ExpressionError, NetworkRefused
 from toolcrib.core.model import Call, Outcome, Result
 from toolcrib.executors.python.instances import ResourceTable
 from toolcrib.security.access import PATH_NOT_ALLOWED
@@ -71,6 +71,7 @@ class RuntimeServices:
 
     @property
     def _connections(self) -> HTTPConnections:
+        self._check_network()
         from toolcrib.executors.python.http_transport import HTTPConnections  # noqa: PLC0415 -- few tools use HTTP
 
         world = self._world
@@ -86,8 +87,15 @@ class RuntimeServices:
             EgressRefused: The address is not permitted.
             UnreachableHost: The host cannot be resolved or reached.
         """
+        self._check_network()
         with self._call.context.session.clock.outside():
             return await self._world.guard.connect(host, port, ANY_HOST)
+
+    def _check_network(self) -> None:
+        tool = self._call.tool
+        if tool.offline:
+            refused = NetworkRefused(tool.name, tool.mode, tool.offline)
+            raise EgressRefused(refused.message, code=refused.code, hint=refused.hint)
 
     def secret(self, name: str) -> str:
         """Look up a secret; see `read_secret`."""

@@ -619,7 +619,11 @@ FINER_CODES = (
         "denied",
         "The files are not trusted yet, or a pack from elsewhere does not declare the need. Nothing was started or read.",
     ),
-    ("network_refused", "denied", "A scenario of `toolcrib run` does not permit the call to reach the network."),
+    (
+        "network_refused",
+        "denied",
+        "A scenario of `toolcrib run` does not permit the call to reach the network.",
+    ),
     ("missing_secret", "unavailable", "A secret or variable `${...}` does not exist."),
     ("unusable_secret", "unavailable", "A secret cannot be sent because it contains a line break."),
     (

@@ -99,6 +99,7 @@ scenario: only_mocks
 steps: [{call: greet, expect: {result: hi}}]
 ---
 scenario: sends
+modes: {send: live}
 steps: [{call: send}]
 ---
 scenario: sends_in_another_mode

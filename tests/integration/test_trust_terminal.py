@@ -116,12 +116,12 @@ def test_characters_that_steer_a_terminal_are_shown(ask, tmp_path):
 )
 def test_a_watch_asks_once_for_the_same(ask, tmp_path, answer, outcome):
     scenario = tmp_path / "project" / "descriptors" / "s.scenario.yaml"
-    scenario.write_text("scenario: sends\nsteps: [{call: send}]\n")
+    scenario.write_text("scenario: sends\nmodes: {send: live}\nsteps: [{call: send}]\n")
     with ask("run", "--watch") as shown:
         shown.until(QUESTION)
         shown.type(answer)
         shown.until("waiting for changes")
-        scenario.write_text("scenario: sends\nrepeat: 2\nsteps: [{call: send}]\n")
+        scenario.write_text("scenario: sends\nmodes: {send: live}\nrepeat: 2\nsteps: [{call: send}]\n")
         told = shown.until("waiting for changes")
         assert "changed: " in told
         assert "Trust it?" not in told

@@ -12,7 +12,7 @@ import click
 
 from toolcrib.cli import exit_codes
 from toolcrib.cli.doctor_checks import Checkup, Finding, server_line
-from toolcrib.cli.options import ReadOptions, all_tool_names, json_option, read_options
+from toolcrib.cli.options import ReadOptions, all_tool_names, json_option, read_options, told_while_waiting
 from toolcrib.cli.output import columns_of, json_text, plural, problem_text, table
 from toolcrib.cli.provenance import explain_tool, explanation_lines
 from toolcrib.core.clock import format_duration
@@ -51,7 +51,7 @@ def command(
     """
     if name is None and (caller, user) != (None, None):
         raise click.UsageError("`--as` and `--user` need the name of a tool")
-    with _without_log():
+    with _without_log(), told_while_waiting("checking the project, its tools and its servers"):
         checkup = Checkup(reading)
     if name is None:
         document, lines = checkup.as_json(), _page

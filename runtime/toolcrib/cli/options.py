@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.core.errors import ToolcribError, did_you_mean
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import escape_terminal, first_sentence
+from toolcrib.core.user_folders import cache_folder
 from toolcrib.engine import engine_of
 from toolcrib.registry.catalog import ANNOTATIONS, Card
 
@@ -528,7 +530,29 @@ def open_with_servers(
         listed = ", ".join(f"`{name}`" for name in names)
         with redirected_stdout(), told_while_waiting(f"querying {listed or 'Python sources'}"):
             asyncio.run(_ask(runtime, names))
+        _suggest_lock(runtime, names)
     return runtime
+
+
+def _suggest_lock(runtime: Runtime, names: Iterable[str]) -> None:
+    """Tell a user at a terminal once for each project that a lock saves the queries."""
+    stock = engine_of(runtime).stock
+    folder = cache_folder()
+    if folder is None or not stock.lock_file or not sys.stderr.isatty() or {*names} <= {*stock.locked}:
+        return
+    from hashlib import sha256  # noqa: PLC0415 -- few projects have servers
+
+    project = sha256(os.fsencode(os.path.realpath(stock.lock_file))).hexdigest()[:32]
+    try:
+        os.makedirs(os.path.join(folder, "lock-suggested"), mode=0o700, exist_ok=True)
+        os.close(
+            os.open(
+                os.path.join(folder, "lock-suggested", project), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600
+            )
+        )
+    except OSError:
+        return  # It was told before, or that it is told cannot be kept.
+    click.echo("hint: servers are queried at each start; `toolcrib lock` stores what they offer", err=True)
 
 
 @contextmanager

@@ -324,7 +324,7 @@ def play_runs(
         scenarios: The scenarios to run.
         show: Called with every report.
         jobs: Number of processes; 1 runs in this process. None starts one for each processor, but only for what is left
-            after `ALONE` seconds in this process.
+            after `ALONE` seconds in this process, and only if that will probably take longer.
         update: Accept results that differ from their golden files.
         fail_fast: Stop after the first scenario that fails.
     """
@@ -374,7 +374,7 @@ async def _played(
     update: bool,
     fail_fast: bool,
 ) -> list[ScenarioReport]:
-    """Run scenarios in this process, and stop after the first one that ends later than after some seconds."""
+    """Run scenarios in this process, and stop after some seconds, unless the rest will probably take less than these."""
     reports = []
     spent = 0.0
     with redirected_stdout() as restored:
@@ -384,7 +384,8 @@ async def _played(
                 with restored():
                     show(reports[-1])
                 spent += reports[-1].wall_time
-                if spent > seconds or (fail_fast and reports[-1].failed):
+                rest = spent / len(reports) * (len(scenarios) - len(reports))
+                if min(spent, rest) > seconds or (fail_fast and reports[-1].failed):
                     break
     return reports
 

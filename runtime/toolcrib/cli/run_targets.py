@@ -181,7 +181,10 @@ def check_names(targets: Iterable[Target], scenarios: Sequence[Scenario], refuse
             known = names_of(each for each in scenarios if not target.path or target.has(each.origin.source))
             where = f" in `{target.path}`" if target.path else ""
             what = "" if target.path else ", and there is no such file"
-            hint = did_you_mean(target.name, known) or some_names(known)
+            if known:
+                hint = did_you_mean(target.name, known) or some_names(known)
+            else:
+                hint = f"no scenarios or examples were found{where or ' here'}"
             wrong.append(f"no scenario or example is called `{target.name}`{where}{what}; {hint}")
     if wrong:
         raise click.BadParameter("\n".join(wrong), param_hint="TARGET")

@@ -107,3 +107,17 @@ def test_a_pack_from_elsewhere_gets_no_server_without_trust(project, write, tool
     # Nothing of that refusal is remembered.
     monkeypatch.setenv("TOOLCRIB_TRUST", "all")
     assert toolcrib("call", "read_file", "--pack", str(other)).stdout == "done\n"
+
+
+def test_a_lock_is_suggested_once_at_a_terminal(project, toolcrib, on_terminal):
+    project(fs=[READ])
+    hint = "hint: servers are queried at each start; `toolcrib lock` stores what they offer"
+    assert hint not in toolcrib("validate").stderr
+    assert on_terminal("validate")[1].count(hint) == 1
+    assert hint not in on_terminal("validate")[1]
+
+
+def test_no_lock_is_suggested_if_there_is_one(project, toolcrib, on_terminal):
+    project(fs=[READ])
+    assert toolcrib("lock").exit_code == exit_codes.OK
+    assert "toolcrib lock" not in on_terminal("validate")[1]

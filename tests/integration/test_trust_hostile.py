@@ -387,7 +387,7 @@ def test_a_trusted_project_lends_nothing_to_a_pack_from_elsewhere(canaries, tmp_
         {
             "pack.yaml": "name: borrower\nversion: 1.0.0\n",
             "t.tool.yaml": "name: borrows\ndescription: B.\nmode: mcp\nmcp: {server: program, tool: x}\n",
-            "s.scenario.yaml": "scenario: crosses\nsteps: [{call: only_here}]\n",
+            "s.scenario.yaml": "scenario: crosses\nmodes: {only_here: live}\nsteps: [{call: only_here}]\n",
         },
     )
     assert canaries.run("trust", "--yes", folder=project)[0].returncode == 0

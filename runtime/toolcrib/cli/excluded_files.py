@@ -63,11 +63,10 @@ def excluded_tools(stock: LoadedProject, modes: tuple[str, ...], name: str = "")
             continue
         for document in read_documents(path, str(path))[0]:
             said = document.value
-            if not isinstance(said, dict) or not isinstance(said.get("name"), str):
-                continue
-            if said["name"] == name if name else is_descriptor(said, modes):
+            tool = said.get("name") if isinstance(said, dict) else None
+            if isinstance(tool, str) and (tool == name if name else is_descriptor(said, modes)):
                 place = f"{document.source}:{document.line}"
-                yield ExcludedTool(said["name"], str(path), place, state, reason, key)
+                yield ExcludedTool(tool, str(path), place, state, reason, key)
 
 
 def tell_excluded(runtime: Runtime, name: str) -> None:

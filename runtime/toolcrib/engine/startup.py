@@ -217,6 +217,12 @@ def with_modes(registry: Registry, modes: Mapping[str, str]) -> Registry:
     return registry.changed(tool=lambda tool: _tool_in(tool, modes), card=lambda card: _card_in(card, modes))
 
 
+def named_mode(name: str, modes: Mapping[str, str]) -> str | None:
+    """The mode that the first matching glob names for a tool, whether or not it has a block for it; None if none matches."""
+    glob = first_match(name, modes)
+    return None if glob is None else modes[glob]
+
+
 def _tool_in(tool: Descriptor, modes: Mapping[str, str]) -> Descriptor:
     mode = _mode_of(tool.name, tool.mode, tool.bindings, modes)
     return tool if mode == tool.mode else tool._replace(mode=mode)

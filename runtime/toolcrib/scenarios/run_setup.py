@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import NO_FIXTURE, Descriptor
 from toolcrib.engine import engine_of
-from toolcrib.engine.startup import with_modes
+from toolcrib.engine.startup import named_mode, with_modes
 from toolcrib.engine.workspaces import subject_of_tool, subjects_of_scenario
 from toolcrib.loading.scenarios.model import Scenario
 from toolcrib.loading.scenarios.scenario_links import tools_of
 from toolcrib.loading.scenarios.scenario_state import with_inherited_state, with_mock, with_scenario_state
-from toolcrib.loading.settings import first_match
 from toolcrib.registry.registry import Registry
 
 if TYPE_CHECKING:
@@ -137,14 +136,13 @@ def tools_for(runtime: Runtime, scenario: Scenario) -> Registry:
 
 def _unnamed(registry: Registry, scenario: Scenario, engine: Engine) -> list[str]:
     """The tools that may reach out of this process in modes that the scenario does not name."""
-    found = []
-    for card in registry.cards.values():
-        if card.mode is None or engine.executors.is_contained(card.mode):
-            continue
-        glob = first_match(card.name, scenario.modes)
-        if glob is None or scenario.modes[glob] != card.mode:
-            found.append(card.name)
-    return found
+    return [
+        card.name
+        for card in registry.cards.values()
+        if card.mode is not None
+        and not engine.executors.is_contained(card.mode)
+        and named_mode(card.name, scenario.modes) != card.mode
+    ]
 
 
 def _without_network(registry: Registry, scenario: Scenario, names: Sequence[str]) -> Registry:

@@ -50,6 +50,23 @@ def terminal_width(out: TextIO | None = None) -> int | None:
         return USUAL_WIDTH
 
 
+def is_coloured(out: TextIO | None = None) -> bool:
+    """Whether a stream, by default stdout, gets colours: at a terminal, unless NO_COLOR is set, or with FORCE_COLOR."""
+    # https://no-color.org and https://force-color.org: any value that is not empty counts.
+    if os.environ.get("NO_COLOR"):
+        return False
+    return bool(os.environ.get("FORCE_COLOR")) or (out or sys.stdout).isatty()
+
+
+BOLD, DIM, GREEN, YELLOW, BLUE = 1, 2, 32, 33, 34
+"""Codes of `paint`."""
+
+
+def paint(text: str, code: int) -> str:
+    """A text in a colour; for the lines that are printed before click is imported."""
+    return f"\x1b[{code}m{text}\x1b[0m" if text else text
+
+
 def columns_of(text: str) -> int:
     """Columns that a text occupies: two for wide characters, none for combining ones."""
     return len(text) if text.isascii() else sum(map(_columns_of_character, text))
@@ -171,30 +188,89 @@ def print_failure(result: Result) -> None:
 _COLOURS = {"error": "red", "warning": "yellow", "notice": "cyan"}
 
 
-def problem_text(problem: Problem) -> str:
-    """Format a problem as `path:line:col: code: message` with the hint below, coloured for a terminal."""
+def problem_text(problem: Problem, excerpt: Sequence[str] = ()) -> str:
+    """Format a problem as `path:line:col: code: message` with the hint below, coloured for a terminal.
+
+    Args:
+        problem: The problem.
+        excerpt: Lines between the message and the hint.
+    """
     import click  # noqa: PLC0415
 
     from toolcrib.core.text import escape_terminal  # noqa: PLC0415
 
     head, *rest = escape_terminal(str(problem)).splitlines()
     place, code, message = head.partition(f"{problem.code}: ")
-    return "\n".join([place + click.style(code, fg=_COLOURS[problem.severity]) + message, *rest])
+    first = place + click.style(code, fg=_COLOURS[problem.severity]) + message
+    # The hint is the last part; a message of several lines stays together.
+    at = len(rest) - len(problem.hint.splitlines()) if problem.hint else len(rest)
+    return "\n".join([first, *rest[:at], *excerpt, *rest[at:]])
+
+
+MOST_OF_FILE = 1 << 20
+"""Bytes of a file in which an excerpt is looked for."""
+
+
+def excerpt_of(problem: Problem, width: int) -> list[str]:
+    """The line of a problem in its file with a caret below; empty if it cannot be shown, or may hold a secret.
+
+    Args:
+        problem: The problem.
+        width: Columns of the terminal.
+    """
+    import re  # noqa: PLC0415 -- only reports of problems need these
+
+    import click  # noqa: PLC0415
+
+    from toolcrib.core.text import escape_terminal  # noqa: PLC0415
+    from toolcrib.security.redaction import is_secret_name  # noqa: PLC0415
+
+    if not (problem.line and problem.column):
+        return []
+    try:
+        with open(problem.source, "rb") as file:  # not what is in an archive
+            lines = file.read(MOST_OF_FILE).decode("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        return []
+    line = lines[problem.line - 1] if problem.line <= len(lines) else ""
+    # The message masks values that may be secret, and so must what stands beside them.
+    if not line.strip() or "***" in problem.message or any(map(is_secret_name, re.findall(r"[\w.-]+", line))):
+        return []
+    number = str(problem.line)
+    before, marked = line[: problem.column - 1], line[problem.column - 1 :]
+    token = re.match(r"[\w.$-]+|", marked)
+    length = columns_of(token[0]) if token and token[0] else 1
+    room = width - len(number) - 7
+    if columns_of(before) > room // 2:
+        before = f"…{before[-(room // 2) :]}"
+    shown = truncate(escape_terminal(f"{before}{marked}".replace("\t", " ")), room)
+    pad = " " * columns_of(escape_terminal(before.replace("\t", " ")))
+    caret = click.style("^" * max(min(length, room - len(pad)), 1), fg=_COLOURS[problem.severity], bold=True)
+    bar = click.style("|", dim=True)
+    return [
+        f"    {click.style(number, dim=True)} {bar} {shown}",
+        f"    {' ' * len(number)} {bar} {pad}{caret}",
+    ]
 
 
 MOST_FOLLOWING = 3
 """Problems that are printed below the one that they follow from; the others are counted."""
 
 
-def problem_lines(problems: Sequence[Problem]) -> Iterator[str]:
-    """Format problems in the order of their causes: below each one, indented, the first of those that follow from it."""
+def problem_lines(problems: Sequence[Problem], *, width: int | None = None) -> Iterator[str]:
+    """Format problems in the order of their causes: below each one, indented, the first of those that follow from it.
+
+    Args:
+        problems: The problems.
+        width: Columns of a terminal, where the line of each problem is shown; None for a program.
+    """
     places = {f"{problem.source}:{problem.line}" for problem in problems}
     following = 0
     for problem in problems:
         if not problem.cause or problem.cause not in places:
             yield from _uncounted(following)
             following = 0
-            yield problem_text(problem)
+            yield problem_text(problem, () if width is None else excerpt_of(problem, width))
         elif (following := following + 1) <= MOST_FOLLOWING:
             yield "\n".join(f"    {line}" for line in problem_text(problem).splitlines())
     yield from _uncounted(following)
@@ -208,7 +284,8 @@ def _uncounted(following: int) -> Iterator[str]:
 def answer_lines(result: Result, *, as_json: bool) -> Iterator[str]:
     """The lines for stdout: the whole result as JSON, or the value and the content parts of a successful one.
 
-    A string is printed as it is, any other value as JSON. A failed call prints nothing on stdout.
+    A string is printed as it is, any other value as JSON. A failed call prints nothing on stdout. At a terminal, a long
+    result is cut, and JSON has colours; with `as_json` neither happens.
     """
     from toolcrib.core.model import Outcome  # noqa: PLC0415
 
@@ -220,7 +297,7 @@ def answer_lines(result: Result, *, as_json: bool) -> Iterator[str]:
     if isinstance(result.value, str):
         yield _text(result.value)
     elif result.value is not None or not result.content:
-        yield json_text(result.value)
+        yield _shown_json(json_text(result.value))
     for part in result.content:
         # MCP servers often repeat a structured value as text for older clients.
         if part.text is None or part.text != result.value:
@@ -242,7 +319,41 @@ def _text(text: str) -> str:
         return text
     from toolcrib.core.text import escape_terminal  # noqa: PLC0415 -- programs need none of it
 
-    return escape_terminal(text)
+    return escape_terminal(_brief(text))
+
+
+MOST_LINES, MOST_CHARACTERS = 100, 16_000
+"""Size of a text of a result that a terminal shows whole."""
+
+
+def _brief(text: str) -> str:
+    """The beginning of a long text, and how to see all of it; only for a terminal."""
+    if len(text) <= MOST_CHARACTERS and text.count("\n") < MOST_LINES:
+        return text
+    shown = "\n".join(text[:MOST_CHARACTERS].split("\n", MOST_LINES)[:MOST_LINES])
+    left = len(text) - len(shown)
+    told = (
+        f"... {left:,} of {len(text):,} characters are not shown; see all with `| less`, `> FILE` or `--json`"
+    )
+    return f"{shown}\n{told}"
+
+
+def _shown_json(text: str) -> str:
+    """JSON as it is for a program, also with FORCE_COLOR; cut and in colours for a terminal."""
+    if not sys.stdout.isatty():
+        return text
+    text = _brief(text)
+    if not is_coloured():
+        return text
+    import re  # noqa: PLC0415 -- only a terminal needs it
+
+    def painted(match: re.Match[str]) -> str:
+        name, string, scalar = match.groups()
+        return paint(name or "", BLUE) + paint(string or "", GREEN) + paint(scalar or "", YELLOW)
+
+    string = r'"(?:[^"\\]|\\.)*"'
+    scalar = r"(?<=[\s\[])(?:-?[0-9][0-9.eE+-]*|true|false|null)(?=,?$)"
+    return re.sub(rf"({string})(?=: )|({string})|({scalar})", painted, text, flags=re.MULTILINE)
 
 
 def write_file(data: bytes, path: Path) -> None:
@@ -327,8 +438,41 @@ def tool_lines(
         why = hidden(card.name)
         flags = flags_of(card) if why is None else [why.code.replace("_", " "), *flags_of(card)]
         text = first_sentence(card.description) if why is None else why.message
-        rows.append((card.name, mode_text(card.mode, why_unable(card)), ", ".join(flags), text))
-    return table(rows, width)
+        mode = mode_text(card.mode, why_unable(card))
+        rows.append((card.name, mode, ", ".join(flags), ", ".join(card.arguments), text))
+    return _tool_table(rows, width)
+
+
+HEADER = ("TOOL", "MODE", "FLAGS", "ARGUMENTS", "DESCRIPTION")
+
+MOST_OF_ARGUMENTS = 24
+"""Columns for the names of the arguments of a tool."""
+
+
+def _tool_table(rows: Sequence[tuple[str, str, str, str, str]], width: int | None) -> list[str]:
+    """The table of tools: at a terminal below a header and with arguments; programs get the other columns alone."""
+    if not rows or not sys.stdout.isatty():
+        plain = table([(name, mode, flags, text) for name, mode, flags, _arguments, text in rows], width)
+        return (
+            [_painted(line, row) for line, row in zip(plain, rows, strict=True)] if is_coloured() else plain
+        )
+    cells = [(*row[:3], truncate(row[3], MOST_OF_ARGUMENTS), row[4]) for row in rows]
+    used = [column for column in range(len(HEADER)) if any(row[column] for row in cells)]
+    lines = table([[row[column] for column in used] for row in (HEADER, *cells)], width)
+    if not is_coloured():
+        return lines
+    return [paint(lines[0], DIM), *(_painted(line, row) for line, row in zip(lines[1:], rows, strict=True))]
+
+
+def _painted(line: str, row: Sequence[str]) -> str:
+    """A line of the table with its name in bold, and the mode of a tool that cannot be called in yellow."""
+    name, mode = row[0], row[1]
+    if not line.startswith(name):  # the terminal is too narrow for it
+        return line
+    rest = line[len(name) :]
+    if not mode.isidentifier() or mode == UNBOUND:
+        rest = rest.replace(mode, paint(mode, YELLOW), 1)
+    return paint(name, BOLD) + rest
 
 
 def listed_lines(
@@ -345,19 +489,24 @@ def listed_lines(
     # A listing has many tools and few modes, so each mode is formatted once.
     texts = {
         (mode, has_block): mode_text(mode, mode is not None and (not has_block or is_unable(mode)))
-        for mode, has_block in {(mode, has_block) for _name, mode, has_block, _flags, _sentence in rows}
+        for mode, has_block in {(mode, has_block) for _name, mode, has_block, *_rest in rows}
     }
     cells = [
-        (name, texts[mode, has_block], flags, sentence) for name, mode, has_block, flags, sentence in rows
+        (name, texts[mode, has_block], flags, arguments, sentence)
+        for name, mode, has_block, flags, arguments, sentence in rows
     ]
-    modes = [shown for _name, shown, _flags, _sentence in cells]
-    return [*table(cells, width), _count(modes, exist=bool(rows), hidden=left)]
+    modes = [cell[1] for cell in cells]
+    return [*_tool_table(cells, width), _count(modes, exist=bool(rows), hidden=left)]
+
+
+UNBOUND = "unbound"
+"""Mode of a tool without a binding, for people."""
 
 
 def mode_text(mode: str | None, unable: str | bool) -> str:
     """Format a mode for people; `unbound` or `(unavailable)` if calls cannot run."""
     if mode is None:
-        return "unbound"
+        return UNBOUND
     return f"{mode} (unavailable)" if unable else mode
 
 

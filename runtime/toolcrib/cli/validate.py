@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from toolcrib.cli.options import (
     read_options,
     told_while_waiting,
 )
-from toolcrib.cli.output import json_text, plural, problem_lines
+from toolcrib.cli.output import USUAL_WIDTH, json_text, plural, problem_lines, terminal_width
 from toolcrib.cli.redirected_stdout import redirected_stdout
 from toolcrib.cli.run_targets import Target, open_targets
 from toolcrib.cli.trust import trust_hint
@@ -175,7 +176,9 @@ def _unbound(runtime: Runtime) -> Iterator[Problem]:
 
 
 def _as_text(problems: Sequence[Problem], checked: _Checked) -> Iterator[str]:
-    yield from problem_lines(problems)
+    # A log has one line for each problem, which programs find by its place.
+    width = (terminal_width() or USUAL_WIDTH) if sys.stdout.isatty() else None
+    yield from problem_lines(problems, width=width)
     yield _summary(problems, checked)
 
 

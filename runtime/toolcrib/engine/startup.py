@@ -159,6 +159,7 @@ def _listing(stock: LoadedProject, settings: Settings, kinds: Executors) -> List
             card.mode,
             card.mode in card.modes,
             ", ".join(flags_of(card)),
+            ", ".join(card.arguments),
             first_sentence(card.description),
         )
         for card in cards

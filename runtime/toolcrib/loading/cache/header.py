@@ -165,8 +165,9 @@ UNREADABLE = (OSError, AttributeError, LookupError, TypeError, ValueError)
 Span: TypeAlias = tuple[int, int]
 """Start and end of a part, relative to the end of the header. A tuple when written, a list when read."""
 
-ListedTool: TypeAlias = "tuple[str, str | None, bool, str, str]"
-"""A row of a list: name, mode, whether the tool has a block for the mode, flags, first sentence of the description."""
+ListedTool: TypeAlias = "tuple[str, str | None, bool, str, str, str]"
+"""A row of a list: name, mode, whether the tool has a block for the mode, flags, arguments, first sentence of the
+description."""
 
 Listing: TypeAlias = "tuple[Sequence[ListedTool], int, Sequence[str]]"
 """The offered tools, sorted by name; the number of hidden ones; the environment variables without which a tool is

@@ -17,6 +17,7 @@ OUTSIDE = (
     "servers/a2a/outcomes.py",
     "servers/a2a/conversion.py",
     "serve/a2a/task_messages.py",
+    "serve/acp/",
     "core/hooks.py",
     "formats/providers/",
     "frameworks/",

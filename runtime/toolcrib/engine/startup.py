@@ -26,7 +26,7 @@ from toolcrib.loading.cache.index import (
 )
 from toolcrib.loading.settings import Settings, apply_settings, chosen_profile, first_match
 from toolcrib.loading.snapshot import LoadedProject, PendingDescriptor
-from toolcrib.registry.catalog import Card, Rule, flags_of
+from toolcrib.registry.catalog import CAPABILITIES, Card, Rule, flags_of
 from toolcrib.registry.registry import Registry, how_many
 from toolcrib.security.trust import Trust, TrustPolicy, WorkspaceContents
 
@@ -97,7 +97,12 @@ def completed_tools(registry: Registry, kinds: Executors) -> Iterator[Descriptor
 
 def check_offer(registry: Registry, stock: LoadedProject) -> Iterator[Problem]:
     """Yield a warning if there are tools but all of them are disabled or outside the active toolset."""
-    if registry and not registry.query() and not registry.why_closed:
+    if (
+        registry
+        and not registry.why_closed
+        # Without an editor, its tools do not exist.
+        and not registry.for_client(CAPABILITIES).query()
+    ):
         why = registry.why_hidden(next(iter(registry)))
         message = f"none of the {len(registry)} tools is offered: {why}"
         hint = "run `toolcrib list --all` to see why"

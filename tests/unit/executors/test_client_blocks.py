@@ -57,6 +57,13 @@ def test_a_right_block_has_no_problem(block):
         ({"requires": ["client.fs.read_textfile"]}, "not_allowed", "/client/requires/0"),
         ({"requires": []}, "wrong_value", "/client/requires"),
         ({"requires": ["client.terminal", "client.terminal"]}, "wrong_value", "/client/requires"),
+        ({"operation": "read_file"}, "missing_capability", "/client/operation"),
+        (
+            {"requires": ["client.terminal"], "operation": "read_file"},
+            "missing_capability",
+            "/client/operation",
+        ),
+        ({"requires": ["client.terminal"], "operation": "readfile"}, "not_allowed", "/client/operation"),
         ({"replaces": "Read"}, "needless_key", "/client/replaces"),
         ({"pre_approved": False}, "needless_key", "/client/pre_approved"),
         ({"requires": ["client.terminal"], "replaces": "locate"}, "not_allowed", "/client/replaces"),
@@ -66,6 +73,13 @@ def test_a_right_block_has_no_problem(block):
 )
 def test_a_wrong_block_is_refused_at_its_place(block, code, pointer):
     assert (code, pointer) in faults(block)
+
+
+def test_an_operation_needs_its_arguments():
+    block = {"requires": ["client.terminal"], "operation": "run_command"}
+    assert faults(block) == [("missing_argument", "/client/operation")]
+    schema = {"type": "object", "required": ["command"], "properties": {"command": {"type": "string"}}}
+    assert faults(block, input_schema=schema) == []
 
 
 def test_a_misspelt_capability_gets_the_right_name():

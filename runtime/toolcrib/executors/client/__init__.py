@@ -23,6 +23,18 @@ __all__ = ["DECLINED", "DEFERRED", "BoundClient", "ClientCall", "ClientExecutor"
 LONGEST_TIMEOUT = 86400.0
 """The largest `timeout` of a client tool, in seconds (one day)."""
 
+_READ, _WRITE, _TERMINAL = "client.fs.read_text_file", "client.fs.write_text_file", "client.terminal"
+
+OPERATIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "read_file": ((_READ,), ("file_path",)),
+    "write_file": ((_WRITE,), ("file_path", "content")),
+    "edit_file": ((_READ, _WRITE), ("file_path", "old_string", "new_string")),
+    "run_command": ((_TERMINAL,), ("command",)),
+    "command_output": ((_TERMINAL,), ("shell_id",)),
+    "kill_command": ((_TERMINAL,), ("shell_id",)),
+}
+"""What an editor can do for a tool -> the capabilities that it needs, and the arguments that the tool must require."""
+
 Strategy: TypeAlias = Literal["error", "retry", "fallback"]
 
 
@@ -37,6 +49,7 @@ class ClientTerms(NamedTuple):
         categories: What the call touches, such as `location`.
         fallback: The result of a declined call with strategy `fallback`.
         falls_back: Whether `fallback` is set, possibly to null.
+        operation: What an editor does for the tool; empty if the client decides by the name of the tool.
     """
 
     consent: bool
@@ -46,6 +59,7 @@ class ClientTerms(NamedTuple):
     categories: tuple[str, ...]
     fallback: JSON = None
     falls_back: bool = False
+    operation: str = ""
 
     @classmethod
     def of(cls, tool: Descriptor) -> ClientTerms:
@@ -62,6 +76,7 @@ class ClientTerms(NamedTuple):
             categories=tuple(block.get("categories", ())),
             fallback=block.get("fallback"),
             falls_back="fallback" in block,
+            operation=block.get("operation", ""),
         )
 
     def as_json(self) -> dict[str, JSON]:
@@ -90,6 +105,21 @@ def check_block(tool: Descriptor) -> Iterator[Problem]:
             message = f"`{key}` has no effect without `requires`"
             hint = f"name what the client must announce in `requires`, or remove `{key}`"
             yield Problem(code="needless_key", message=message, pointer=f"/client/{key}", hint=hint)
+    needed, arguments = OPERATIONS.get(terms.operation, ((), ()))
+    schema = tool.input_schema
+    required: Any = schema.get("required", ()) if isinstance(schema, dict) else ()
+    absent = [name for name in arguments if name not in required]
+    if absent:
+        listed = " and ".join(f"`{name}`" for name in absent)
+        message = f"`{terms.operation}` takes {listed}, which `input_schema` does not require"
+        hint = f"write `required: [{', '.join(arguments)}]` with these properties"
+        yield Problem(code="missing_argument", message=message, pointer="/client/operation", hint=hint)
+    missing = [name for name in needed if name not in block.get("requires", ())]
+    if missing:
+        listed = " and ".join(f"`{name}`" for name in missing)
+        message = f"`{terms.operation}` needs {listed}, which `requires` does not name"
+        hint = f"write `requires: [{', '.join(needed)}]`"
+        yield Problem(code="missing_capability", message=message, pointer="/client/operation", hint=hint)
     if block.get("replaces") == tool.name:
         message = f"`{tool.name}` cannot replace itself"
         hint = "name the tool that this one replaces, or remove `replaces`"
@@ -169,6 +199,11 @@ class ClientCall(NamedTuple):
     def categories(self) -> tuple[str, ...]:
         """What the call touches, as the tool declares it."""
         return self.terms.categories
+
+    @property
+    def operation(self) -> str:
+        """What an editor does for the tool, such as `read_file`; empty if the tool declares none."""
+        return self.terms.operation
 
     @property
     def timeout(self) -> float:

@@ -157,9 +157,12 @@ class Editor:
         request = WriteTextFileRequest(session_id=session, path=path, content=content)
         await self._send("fs_write_text_file", request)
 
-    async def start(self, session: str, command: str, cwd: str, limit: int) -> str:
-        """Start a command in a terminal, and return the terminal."""
-        request = CreateTerminalRequest(session_id=session, command=command, cwd=cwd, output_byte_limit=limit)
+    async def start(self, session: str, command: Sequence[str], cwd: str, limit: int) -> str:
+        """Start a program with its arguments in a terminal, and return the terminal."""
+        program, *arguments = command
+        request = CreateTerminalRequest(
+            session_id=session, command=program, args=arguments, cwd=cwd, output_byte_limit=limit
+        )
         return (await self._request("terminal_create", request, CreateTerminalResponse)).terminal_id
 
     async def output(self, session: str, terminal: str) -> TerminalOutputResponse:

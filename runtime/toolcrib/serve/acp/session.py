@@ -34,6 +34,7 @@ from toolcrib.provider import (
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.serve.acp.connection import INTERNAL_ERROR, INVALID_REQUEST, Editor, finished
 from toolcrib.serve.acp.editor_agent import EditorAgent
+from toolcrib.serve.acp.editor_tools import EditorTools
 from toolcrib.serve.acp.updates import STOPS, UpdateWriter, text_block
 
 if TYPE_CHECKING:
@@ -154,6 +155,9 @@ class AgentSession:
         )
         self._provider = _CountingProvider(options.provider())
         self._writer = UpdateWriter(self._tools.registry.get, cwd)
+        self._client = EditorTools(
+            editor, id, cwd, self._display, reads="client.fs.read_text_file" in capabilities
+        )
         self._turn: asyncio.Task[dict[str, Any]] | None = None
         self._rest: Sequence[Event] = ()
         self._trace: Mapping[str, str] = NOTHING
@@ -179,6 +183,7 @@ class AgentSession:
         """Cancel the turn, and release what the session holds."""
         if self._turn is not None:
             await finished([self._turn])
+        await self._client.close()
         await self._provider.aclose()
         await self._tools.aclose()
 
@@ -326,7 +331,15 @@ class AgentSession:
             self._rejected.add(pending.tool)
         return option[2]
 
+    async def _display(self, call: str, content: list[dict[str, Any]], *, now: bool = False) -> None:
+        self._writer.show(call, content)
+        if now:
+            update = {"sessionUpdate": "tool_call_update", "toolCallId": call, "content": content}
+            await self._editor.update(self.id, update, self._trace)
+
     async def _fulfil(self, call: ClientCall) -> JSON | Result:
+        if call.operation:
+            return await self._client(call)
         if self._options.client is not None:
             return await self._options.client(call)
         message = f"the editor has no method for `{call.tool}`"

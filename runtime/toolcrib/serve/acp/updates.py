@@ -105,17 +105,16 @@ class UpdateWriter:
         self._tool_of = tool_of
         self._cwd = cwd
         self._tools: dict[str, str] = {}
-        self._outputs: dict[str, tuple[list[dict[str, Any]], Any]] = {}
+        self._contents: dict[str, Sequence[Mapping[str, Any]]] = {}
 
-    def show(self, call: str, content: Sequence[Mapping[str, Any]], output: Any = None) -> None:
-        """Set what the end of a call shows in place of the text of its result: diffs, a terminal.
+    def show(self, call: str, content: Sequence[Mapping[str, Any]]) -> None:
+        """Set what the end of a call shows in place of the text of its result: a diff, a terminal.
 
         Args:
             call: ID of the call.
             content: Content of the call in the protocol.
-            output: The raw output; None for the result.
         """
-        self._outputs[call] = ([dict(each) for each in content], output)
+        self._contents[call] = content
 
     def of(self, event: Event) -> dict[str, Any] | None:
         """The update of an event; None if the protocol has none."""
@@ -147,10 +146,11 @@ class UpdateWriter:
         if event.status and event.status != "waiting":
             told["status"] = STATUS[event.status]
         if event.status in {"completed", "failed"}:
-            content, output = self._outputs.pop(event.id, (None, None))
-            shown = [{"type": "content", "content": text_block(event.text)}] if event.text else []
-            told["content"] = content if content is not None and event.status == "completed" else shown
-            told["rawOutput"] = output if output is not None else _raw_output(event)
+            text = [{"type": "content", "content": text_block(event.text)}] if event.text else []
+            shown = [*self._contents.pop(event.id, ())]
+            # The reason of a failure is not in a terminal or a diff.
+            told["content"] = [*shown, *(text if event.status == "failed" or not shown else [])]
+            told["rawOutput"] = _raw_output(event)
         elif event.text and event.status != "waiting":
             told["content"] = [{"type": "content", "content": text_block(event.text)}]
         if not told:

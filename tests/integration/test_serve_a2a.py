@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 import subprocess
 import sys
 
@@ -34,7 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Struct
 
-from holding import PAY, project
+from holding import PAY, opened, project
 from served_a2a import (
     BINDINGS,
     EXTENSION,
@@ -443,6 +444,16 @@ async def test_somebody_else_may_answer(asking):
         (pending,) = asking.approvals.pending()
         asking.approvals.answer(pending.id, {"approve": True})
         assert state_of(await agent.task(text_message("go on", task_id=task.id))) == "completed"
+
+
+async def test_an_answer_to_an_approval_that_was_removed_is_rejected(tmp_path):
+    async with serving(opened(tmp_path)) as agent:
+        task = await agent.task(message_of("pay", {"amount": 5}))
+        assert state_of(task) == "input_required"
+        shutil.rmtree(tmp_path / "approvals")
+        ended = await agent.task(text_message("approve", task_id=task.id))
+        assert (state_of(ended), error_of(ended)["code"]) == ("rejected", "nothing_asked")
+        assert text_of(ended) == "the task does not wait for an answer any more"
 
 
 async def test_a_task_that_waits_for_an_answer_can_be_cancelled(asking):

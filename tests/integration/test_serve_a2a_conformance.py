@@ -621,6 +621,7 @@ async def test_11_1_and_11_3_every_operation_has_its_path_and_its_methods():
                 other = await agent.rest(wrong, url, {} if wrong != "GET" else None)
                 if other.status_code == 405:
                     assert other.json()["error"]["code"] == 405
+                    assert f"{wrong} is not allowed here; use" in other.json()["error"]["message"]
                     assert method in other.headers["allow"].split(", ")
                     assert wrong not in other.headers["allow"].split(", ")
                 else:

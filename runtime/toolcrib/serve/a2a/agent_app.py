@@ -93,6 +93,8 @@ _TASKS: Final = f"{_REST}/tasks"
 _OPERATIONS: Final = ("/message:send", "/message:stream", "/tasks", "/extendedAgentCard")
 """Beginnings of the paths of HTTP+JSON (A2A 1.0, section 11.3)."""
 
+_UNKNOWN_PATH: Final = "Unknown path; the agent is at /a2a, and its toolsets at /a2a/TOOLSET"
+
 _LEGACY_OPERATIONS: Final = "/v1/"
 """Beginning of the paths of HTTP+JSON in A2A 0.3."""
 
@@ -247,14 +249,16 @@ class A2aApp:
             await self._router(scope, receive, send)
         except HTTPException as error:
             # Raised by the router, because the scope names an application.
-            told = error_answer(error.status_code, INVALID_REQUEST, error.detail, rpc=rpc)
-            await send_answer(send, told._replace(headers=self._allowed(scope)))
+            methods = self._methods(scope)
+            text = f"{scope['method']} is not allowed here; use {methods}" if methods else _UNKNOWN_PATH
+            told = error_answer(error.status_code, INVALID_REQUEST, text, rpc=rpc)
+            await send_answer(send, told._replace(headers=((b"allow", methods.encode()),) if methods else ()))
 
-    def _allowed(self, scope: Scope) -> tuple[tuple[bytes, bytes], ...]:
-        """The header with the methods of a path within the SDK's routes, if there is such a path."""
+    def _methods(self, scope: Scope) -> str:
+        """The methods of a path within the SDK's routes; empty if there is no such path."""
         found = [route for route in self._router.routes if route.matches(scope)[0] is not Match.NONE]
         methods = {method for route in found if isinstance(route, Route) for method in route.methods or ()}
-        return ((b"allow", ", ".join(sorted(methods)).encode()),) if methods else ()
+        return ", ".join(sorted(methods))
 
     def _route(self, method: str, path: str) -> _Route | GuardAnswer:
         if path == HEALTH:
@@ -276,7 +280,7 @@ class A2aApp:
             near = near_misses(toolset, self._toolsets())
             if near:
                 return refusal(404, f"Unknown toolset; did you mean {' or '.join(near)}?")
-        return refusal(404, "Unknown path; the agent is at /a2a, and its toolsets at /a2a/TOOLSET")
+        return refusal(404, _UNKNOWN_PATH)
 
     def _kind(self, below: str) -> str:
         """What is at a path below that of an agent; empty for nothing."""

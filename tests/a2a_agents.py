@@ -101,6 +101,7 @@ class Agent(AgentExecutor):
 
     note: Handler | None = None
     headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     messages: list[Any] = field(default_factory=list)
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     started: asyncio.Event = field(default_factory=asyncio.Event)
@@ -223,6 +224,7 @@ async def sdk_agent(
         if scope["type"] == "http":
             headers = {key.decode(): value.decode() for key, value in scope["headers"]}
             agent.headers.append(headers)
+            agent.paths.append(scope["path"])
             public = not agent.token or "/.well-known/" in scope["path"]
             if not public and headers.get("authorization") != f"Bearer {agent.token}":
                 await Response(status_code=401)(scope, receive, send)

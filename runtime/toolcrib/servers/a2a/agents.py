@@ -477,7 +477,7 @@ class AgentConnection(PolledConnection):
                 return interface
             refused.append(origin_of_url(interface.url) or "an invalid URL")
         if not refused:
-            raise InvalidAnswer("its card has no JSON-RPC or HTTP+JSON endpoint")
+            raise InvalidAnswer("its card has no JSON-RPC or HTTP+JSON endpoint of A2A 1.0 or 0.3")
         places = ", ".join(f"`{place}`" for place in dict.fromkeys(refused))
         raise InvalidAnswer(
             f"its card places the endpoint at {places}, and only `{own}` and the `hosts` of the agent are contacted"

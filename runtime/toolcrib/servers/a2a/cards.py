@@ -8,6 +8,7 @@ as JSON.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,9 @@ from toolcrib.servers.a2a.numbers import whole_numbers
 from toolcrib.servers.environment import normal_origin
 from toolcrib.servers.mcp.failures import InvalidAnswer
 from toolcrib.servers.mcp.tool_list import list_tools
+
+_SPOKEN: Final = re.compile(r"0(\.\d+)*|1(\.0(\.\d+)?)?")
+"""The protocol versions that the SDK's client speaks. It would also call an endpoint of another one."""
 
 EXTENSION: Final = "urn:toolcrib:a2a:tool-descriptors:v1"
 """URI of the extension that describes skills as tools."""
@@ -255,13 +259,12 @@ def interfaces_of_card(raw: Mapping[str, Any], url: str) -> Iterator[AgentInterf
     seen = set()
     for entry in entries:
         target, binding, version = (entry.get(key) for key in ("url", "protocolBinding", "protocolVersion"))
+        version = version if isinstance(version, str) else "1.0"
         # `${` is not part of any URL, and would be looked up.
-        usable = isinstance(target, str) and target and "${" not in target
+        usable = isinstance(target, str) and target and "${" not in target and _SPOKEN.fullmatch(version)
         if usable and binding in BINDINGS and (target, binding) not in seen:
             seen.add((target, binding))
-            yield AgentInterface(
-                urljoin(url, target), binding, version if isinstance(version, str) else "1.0"
-            )
+            yield AgentInterface(urljoin(url, target), binding, version)
 
 
 class _SkillReader:

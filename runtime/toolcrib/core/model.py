@@ -830,16 +830,41 @@ class Machine(NamedTuple):
     states: tuple[str, ...] = ()
 
 
+class Definitions(NamedTuple):
+    """Values and functions that the mocks of one pack or project share, as written.
+
+    Attributes:
+        let: Name -> value.
+        define: Name -> `{parameters, value}`.
+        places: Name -> file and line of the definition.
+    """
+
+    let: Mapping[str, JSON] = NOTHING
+    define: Mapping[str, Any] = NOTHING
+    places: Mapping[str, str] = NOTHING
+
+
+NO_DEFINITIONS = Definitions()
+"""The definitions of a pack or project that shares nothing."""
+
+
 class Fixture(NamedTuple):
-    """Initial contents of a session's store, for the mocks of one pack or project.
+    """Initial contents of a session's store, and the definitions, for the mocks of one pack or project.
 
     Attributes:
         collections: Name -> collection.
         machines: Name -> named state.
+        definitions: Values and functions that the mocks share.
     """
 
     collections: Mapping[str, Collection] = NOTHING
     machines: Mapping[str, Machine] = NOTHING
+    definitions: Definitions = NO_DEFINITIONS
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of all collections and machines."""
+        return frozenset(each.id for kept in (self.collections, self.machines) for each in kept.values())
 
 
 NO_FIXTURE = Fixture()

@@ -61,6 +61,47 @@ class KnownKeys(Collection[str]):
         """The keys of the value under a key, or of any element if `step` is None; None if unknown."""
 
 
+SHARED = "shared()"
+"""Hidden name of the values of `let` in a pack or project that a call has computed: name -> value."""
+
+
+def hidden_definition_name(name: str) -> str:
+    """The hidden name of a value or function that a pack or project defines."""
+    return f"define {name}"
+
+
+def shared_value_name(name: str) -> str:
+    """The hidden name that marks the use of a shared value among the names that an expression reads."""
+    return f"{SHARED}{name}"
+
+
+class Definition(Collection[str]):
+    """A value or function that mocks share. As a collection, the names of its parameters.
+
+    Attributes:
+        name: Its name.
+        is_value: Whether it is a value, which has no parameters.
+        place: File and line of its definition; empty if unknown.
+    """
+
+    name: str
+    is_value: bool
+    place: str
+
+    @property
+    @abstractmethod
+    def names(self) -> frozenset[str]:
+        """The names of the scope that it reads."""
+
+    @abstractmethod
+    def value(self) -> ExpressionPart:
+        """Its value, computed once for each call."""
+
+    @abstractmethod
+    def call(self, parts: list[ExpressionPart]) -> ExpressionPart:
+        """Its result for arguments, one for each parameter."""
+
+
 class ExpressionPart(NamedTuple):
     """A compiled node.
 
@@ -127,6 +168,10 @@ def joined(parts: list[ExpressionPart]) -> ExpressionPart:
         return bounded_text("".join(pieces))
 
     return ExpressionPart(run)
+
+
+_OF_A_CALL = frozenset({"args", "attempt", "call"})
+"""The names of a mock that definitions cannot read."""
 
 
 class ExpressionCompiler:
@@ -214,15 +259,34 @@ class ExpressionCompiler:
             self.used.add(name)
             return name
         # Hidden names are not identifiers and must not appear in the message.
+        definition = self.definition(name)
+        if definition is not None:
+            hint = f"`{name}` is a function: use `{_call_form(definition)}`"
+            raise ExpressionError(f"`{name}` is not a value", code="unknown_name", hint=hint)
         known = sorted(name for name in {*self._names, *self._local} if name.isidentifier())
         there = f"the names here are {list_of_names(known, 20)}" if known else "no names are available here"
-        if name in FUNCTIONS:
+        if SHARED in self._names and name in _OF_A_CALL:
+            hint = f"definitions cannot read `{name}`: pass it to a function of `define`"
+        elif name in FUNCTIONS:
             ways = f"use `value | {name}` or `{name}(value)`"
             hint = f"`{name}` is a function: {ways if FUNCTIONS[name].least else f'use `{name}()`'}"
         else:
             # Most unknown names are either misspelt or a string without quotes.
             hint = did_you_mean(name, known) or f"put strings in quotes: `'{name}'`"
         raise ExpressionError(f"unknown name `{name}`; {there}", code="unknown_name", hint=hint)
+
+    def definition(self, name: str) -> Definition | None:
+        """The value or function of a name that the pack or project defines; None for other names."""
+        if name in self._local:
+            return None
+        found = self._keys.get(hidden_definition_name(name))
+        return found if isinstance(found, Definition) else None
+
+    @property
+    def functions(self) -> list[str]:
+        """The names of all functions: those of the language, and those of the pack or project."""
+        defined = (each for each in self._keys.values() if isinstance(each, Definition))
+        return [*(each.name for each in defined if not each.is_value), *FUNCTIONS]
 
     def hidden_name(self, root: str, key: str) -> str:
         """The hidden name under which the scope provides a single key of a root; empty if it does not."""
@@ -311,7 +375,11 @@ def apply(
     Raises:
         ExpressionError: Unknown function or wrong arguments.
     """
-    function = known_function(name)
+    definition = reader.definition(name)
+    if definition is not None:
+        reader.used |= definition.names
+        return definition.call([*parts])
+    function = known_function(name, reader.functions)
     check_shape(name, function, len(parts) - len(fields), fields)
     if function.source:
         return _drawn(reader, name, function, [part.run for part in parts])
@@ -354,16 +422,37 @@ def _drawn(reader: ExpressionCompiler, name: str, function: Function, runs: list
     )
 
 
-def known_function(name: str) -> Function:
-    """Look up a function; raises `unknown_function`."""
+def check_definition_call(definition: Definition, given: int, fields: Sequence[str]) -> None:
+    """Check the arguments of a call of a definition; `given` counts the positional ones."""
+    name = definition.name
+    if definition.is_value:
+        raise ExpressionError(
+            f"`{name}` is a value, not a function", code="unknown_function", hint=f"write `{name}`"
+        )
+    if fields:
+        message = f"`{name}` accepts no named arguments, got {list_of_names(list(fields))}"
+        raise ExpressionError(message, code="expression_syntax", hint=f"use `{_call_form(definition)}`")
+    if given != len(definition):
+        message = (
+            f"`{name}` accepts {len(definition)} value{'s' if len(definition) != 1 else ''}, got {given}"
+        )
+        raise ExpressionError(message, code="expression_syntax", hint=f"use `{_call_form(definition)}`")
+
+
+def _call_form(definition: Definition) -> str:
+    return f"{definition.name}({', '.join(definition)})"
+
+
+def known_function(name: str, functions: Collection[str] = FUNCTIONS) -> Function:
+    """Look up a built-in function; raises `unknown_function`, with a hint from the names of all functions."""
     if name in FUNCTIONS:
         return FUNCTIONS[name]
     if name in INSTEAD:
         hint = f"write {INSTEAD[name]}"
     else:
         hint = (
-            did_you_mean(name, FUNCTIONS)
-            or f"the functions are {list_of_names(sorted(FUNCTIONS), len(FUNCTIONS))}"
+            did_you_mean(name, functions)
+            or f"the functions are {list_of_names(sorted(functions), len(functions))}"
         )
     raise ExpressionError(f"unknown function `{shortened(name)}`", code="unknown_function", hint=hint)
 

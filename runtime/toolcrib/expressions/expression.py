@@ -191,7 +191,7 @@ def compile_path(names: list[str], functions: list[str], reader: ExpressionCompi
     """
     # Reversed, to report the same error first as the parser's tree, whose root is the last filter.
     for function in reversed(functions):
-        check_shape(function, known_function(function), 1, ())
+        check_shape(function, known_function(function, reader.functions), 1, ())
     hidden = reader.hidden_name(names[0], names[1]) if len(names) > 1 else ""
     part = root_part(reader, hidden or names[0])
     for name in names[2 if hidden else 1 :]:
@@ -336,7 +336,8 @@ def compile_node(
     path = read_path(source) if len(source) <= _PATH_SOURCE else None
     if path is not None:
         reader = ExpressionCompiler(names, place=place)
-        return compile_path(*path, reader), frozenset(reader.used)
+        if all(reader.definition(name) is None for name in (path[0][0], *path[1])):
+            return compile_path(*path, reader), frozenset(reader.used)
     from toolcrib.expressions.parser import compile_parsed  # noqa: PLC0415 -- slow to import; most mocks use only paths
 
     return compile_parsed(source, names, place)

@@ -24,6 +24,7 @@ from toolcrib.expressions.compiler import (
     ExpressionCompiler,
     ExpressionPart,
     apply,
+    check_definition_call,
     check_shape,
     combined,
     joined,
@@ -122,12 +123,16 @@ def read_call(reader: ExpressionCompiler, node: nodes.Call) -> ExpressionPart:
 def _call_of(
     reader: ExpressionCompiler, name: str, places: list[nodes.Expr], node: nodes.Filter | nodes.Call
 ) -> ExpressionPart:
-    function = known_function(name)
+    definition = reader.definition(name)
+    function = None if definition is not None else known_function(name, reader.functions)
     if node.dyn_args is not None or node.dyn_kwargs is not None:
         raise ExpressionError(f"`{name}`: `*` and `**` are not supported in calls", code=NOT_ALLOWED)
     fields = [str(pair.key) for pair in node.kwargs]
     # Before the arguments are compiled, so that a wrong call is reported rather than an error inside it.
-    check_shape(name, function, len(places), fields)
+    if definition is not None:
+        check_definition_call(definition, len(places), fields)
+    elif function is not None:
+        check_shape(name, function, len(places), fields)
     parts = [reader.compile(place) for place in places] + [reader.compile(pair.value) for pair in node.kwargs]
     return apply(reader, name, parts, fields)
 
@@ -253,7 +258,11 @@ def _constant(_reader: ExpressionCompiler, node: nodes.Const) -> ExpressionPart:
 
 
 def _name(reader: ExpressionCompiler, node: nodes.Name) -> ExpressionPart:
-    return root_part(reader, node.name)
+    definition = reader.definition(node.name)
+    if definition is None or not definition.is_value:
+        return root_part(reader, node.name)
+    reader.used |= definition.names
+    return definition.value()
 
 
 def _hidden_key_part(reader: ExpressionCompiler, owner: nodes.Node, key: object) -> ExpressionPart | None:

@@ -288,7 +288,7 @@ _MISSED_BY_NOBODY: Final = frozenset({"/agent/turns"})
 """Parts that are removed alone; their siblings are still checked."""
 
 
-_NAMED: Final = frozenset({"prompts", "state", "store"})
+_NAMED: Final = frozenset({"define", "let", "prompts", "state", "store"})
 """Keys with named parts, each of which is independent of the others."""
 
 _IN_ORDER: Final = frozenset({"effects", "guard"})

@@ -249,7 +249,9 @@ def parse_readable_part(
             said |= {key: tuple(whole[key]) for key in ("tools", "scenarios") if key in whole}
             if any(check_defaults(said, "")):
                 del said["defaults"]
-            kept: dict[str, Any] = {key: whole[key] for key in ("store", "state") if key in whole}
+            kept: dict[str, Any] = {
+                key: whole[key] for key in ("store", "state", "let", "define") if key in whole
+            }
             origin = Origin(source=source, pack=said["name"], files=files, locate=documents[0].position)
             fixture, wrong = parse_document_fixture(kept, origin, said["name"], documents[0])
             said |= {"fixture": with_refused_names(fixture, value, said["name"]), "faults": wrong}
@@ -303,7 +305,7 @@ def parse_pack(
     return Pack(**plain, origin=origin), problems
 
 
-_READ_APART = frozenset({"$schema", "state", "store"})
+_READ_APART = frozenset({"$schema", "define", "let", "state", "store"})
 """Keys that are not fields of `Pack`."""
 
 

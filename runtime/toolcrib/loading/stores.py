@@ -17,11 +17,25 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from toolcrib.core.errors import ExpressionError, Problem, Severity, did_you_mean
-from toolcrib.core.model import JSON, NO_FIXTURE, NOTHING, Collection, Fixture, Machine, Origin, Schema
+from toolcrib.core.model import (
+    JSON,
+    NO_DEFINITIONS,
+    NO_FIXTURE,
+    NOTHING,
+    Collection,
+    Definitions,
+    Fixture,
+    Machine,
+    Origin,
+    Schema,
+)
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
 from toolcrib.core.text import canonical, compact
+from toolcrib.expressions.compiler import hidden_key_name
+from toolcrib.expressions.definitions import check_definitions
 from toolcrib.expressions.expression import RESERVED
+from toolcrib.expressions.functions import COUNTS, DRAWS
 from toolcrib.loading.documents.document import Document, parse_documents, parse_json
 from toolcrib.loading.documents.files import external_access, read_operator_file
 from toolcrib.loading.documents.json_text import LargeJSON
@@ -389,7 +403,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 def parse_fixture(
     said: Mapping[str, Any], origin: Origin, scope_name: str, problems: list[Problem]
 ) -> Fixture:
-    """Parse `store` and `state` of a document.
+    """Parse `store`, `state`, `let` and `define` of a document.
 
     Args:
         said: The document; its schema has accepted it.
@@ -399,7 +413,27 @@ def parse_fixture(
     """
     collections = parse_store(said.get("store", {}), "/store", origin, scope_name, problems)
     machines = parse_states(said.get("state", {}), "/state", scope_name, problems)
-    return Fixture(collections, machines) if collections or machines else NO_FIXTURE
+    definitions = _parse_definitions(said, origin)
+    fixture = Fixture(collections, machines, definitions)
+    if definitions is not NO_DEFINITIONS:
+        names: dict[str, Any] = {
+            **dict.fromkeys(("now", "seed", "session", DRAWS, COUNTS)),
+            "store": tuple(collections),
+            "state": tuple(machines),
+            **{hidden_key_name("store", name): None for name in collections},
+        }
+        check_definitions(definitions, names, problems)
+    return NO_FIXTURE if fixture == NO_FIXTURE else fixture
+
+
+def _parse_definitions(said: Mapping[str, Any], origin: Origin) -> Definitions:
+    """Parse `let` and `define` of a pack or project."""
+    let, define = said.get("let", {}), said.get("define", {})
+    if not let and not define:
+        return NO_DEFINITIONS
+    written = (("let", let), ("define", define))
+    places = {name: origin.place(f"/{key}/{pointer_step(name)}") for key, names in written for name in names}
+    return Definitions(let, define, places)
 
 
 def fixture_with(fixture: Fixture, store: Mapping[str, Collection], states: Mapping[str, Machine]) -> Fixture:
@@ -413,7 +447,8 @@ def fixture_with(fixture: Fixture, store: Mapping[str, Collection], states: Mapp
     if not store and not states:
         return fixture
     collections = MappingProxyType({**fixture.collections, **store})
-    return Fixture(collections, MappingProxyType({**fixture.machines, **states}))
+    machines = MappingProxyType({**fixture.machines, **states})
+    return Fixture(collections, machines, fixture.definitions)
 
 
 def parse_store(
@@ -711,8 +746,8 @@ _AGAIN = "load the documents again"
 def parse_document_fixture(
     said: Mapping[str, Any], origin: Origin, scope_name: str, document: Document
 ) -> tuple[Fixture, tuple[Problem, ...]]:
-    """Parse `store` and `state` of a document; the problems have positions."""
-    if "store" not in said and "state" not in said:
+    """Parse `store`, `state`, `let` and `define` of a document; the problems have positions."""
+    if said.keys().isdisjoint(("store", "state", "let", "define")):
         return NO_FIXTURE, ()
     faults: list[Problem] = []
     fixture = parse_fixture(said, origin, scope_name, faults)
@@ -740,4 +775,6 @@ def with_refused_names(fixture: Fixture, value: Mapping[str, Any], scope_name: s
     }
     if not collections and not machines:
         return fixture
-    return Fixture({**fixture.collections, **collections}, {**fixture.machines, **machines})
+    return Fixture(
+        {**fixture.collections, **collections}, {**fixture.machines, **machines}, fixture.definitions
+    )

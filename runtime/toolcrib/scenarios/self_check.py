@@ -80,7 +80,7 @@ class _Act(NamedTuple):
     def concerns(self, tool: Descriptor) -> bool:
         """Whether the store of a tool contains something that the call changed."""
         changed = {*self.version.rows, *self.version.states}
-        return not changed.isdisjoint(each.id for part in tool.fixture for each in part.values())
+        return not changed.isdisjoint(tool.fixture.ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -394,7 +394,7 @@ def _watched(fixture: Fixture, version: StoreVersion, met: Lookups) -> Fixture:
         name: each._replace(start=version.states.get(each.id, each.start))
         for name, each in fixture.machines.items()
     }
-    return Fixture(MappingProxyType(collections), MappingProxyType(machines))
+    return Fixture(MappingProxyType(collections), MappingProxyType(machines), fixture.definitions)
 
 
 def row_shapes(collection: Collection, version: StoreVersion = FRESH) -> set[Hashable]:

@@ -394,7 +394,7 @@ class Store:
     def before(self, fixture: Fixture) -> StoreVersion | None:
         """The version before the last change of a collection or machine of a fixture; None without a change."""
         self.version  # noqa: B018 -- applies the effects that are due, which may be the last change
-        ids = {each.id for kept in fixture for each in kept.values()}
+        ids = fixture.ids
         return next((self._earlier[known] for known in reversed(self._earlier) if known in ids), None)
 
     def rows(self, collection: Collection | str) -> dict[str, JSON]:

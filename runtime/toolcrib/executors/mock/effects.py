@@ -40,7 +40,7 @@ from toolcrib.executors.mock.store_rows import (
 from toolcrib.executors.mock.unit_of_work import UnitOfWork, unknown_state
 from toolcrib.executors.mock.variables import StatefulScope, collection_of, names_for
 from toolcrib.expressions import Rendering, compile_value, copy_value
-from toolcrib.expressions.compiler import ExpressionPart
+from toolcrib.expressions.compiler import SHARED, ExpressionPart
 from toolcrib.expressions.functions import COUNTS
 from toolcrib.expressions.loops import check_name, compile_test, read_loop, unused_name_problem
 from toolcrib.expressions.operators import add, is_number, subtract
@@ -201,7 +201,8 @@ def _delayed(
         ground.fault("unreachable_effect", message, error, "move it out of the delayed effect")
     delay, asked = _delay(entry["after"], f"{pointer}/after", ground)
     live = {*ground.rows, "store", "state", COUNTS, "key_of", "now"}
-    kept = sorted(name for name in used if name not in live and not collection_of(name))
+    live |= {name for name in used if collection_of(name) or name.startswith(SHARED)} - {SHARED}
+    kept = sorted(used - live)
 
     def defer(scope: Scope, root: BodyScope) -> None:
         call = root.call
@@ -387,6 +388,7 @@ class ReplyBody(NamedTuple):
         settled: The rows and lets that are computed before the first effect.
         guards: The guards, in order.
         effect: All effects as one; None for none.
+        shared: Compute the values of the pack's `let` that the reply reads, before the first effect.
     """
 
     names: frozenset[str]
@@ -397,6 +399,7 @@ class ReplyBody(NamedTuple):
     settled: tuple[str, ...] = ()
     guards: tuple[Guard, ...] = ()
     effect: Effect | None = None
+    shared: tuple[Run, ...] = ()
 
     def begin(self, scope: StatefulScope, work: UnitOfWork) -> BodyScope:
         """The scope of one call: live rows and lazy lets on top of the names of the call.
@@ -432,6 +435,8 @@ class ReplyBody(NamedTuple):
         # Lets are lazy. One that is first read after an effect would otherwise see the changed store.
         for name in self.settled:
             scope[name]
+        for compute in self.shared:
+            compute(scope)
         try:
             self.effect.act(scope, scope)
         except _RefusedError as error:

@@ -28,6 +28,7 @@ from toolcrib.expressions import (
     compile_value,
     copy_value,
 )
+from toolcrib.expressions.compiler import SHARED
 from toolcrib.schema.validation import NotJSONError, unshared_copy
 from toolcrib.schema.validation.json_values import (
     SMALL,
@@ -274,6 +275,10 @@ def _compiled(block: dict[str, Any], pointer: str, tool: Descriptor, problems: l
     used = used.union(*(report.names for report in progress))
     # `idempotent_by` reads `names` and not `inner`: it is evaluated before rows and lets.
     same = _same(block, pointer, names, problems)
+    if body is not None and body.acts and SHARED in used | body.names:
+        from toolcrib.expressions.definitions import shared_values  # noqa: PLC0415 -- most packs define nothing
+
+        body = body._replace(shared=tuple(shared_values(names, used | body.names)))
     reply = Reply(
         kind=kind,
         pointer=pointer,

@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from toolcrib.core.clock import format_time
-from toolcrib.core.model import JSON, Call, Descriptor, Result
+from toolcrib.core.model import JSON, NO_DEFINITIONS, Call, Descriptor, Result
 from toolcrib.core.model import Collection as Rows
 from toolcrib.core.subschemas import closed_names
 from toolcrib.core.text import compact
-from toolcrib.expressions.compiler import KnownKeys, hidden_key_name, key_of_hidden_name
+from toolcrib.expressions.compiler import SHARED, KnownKeys, hidden_key_name, key_of_hidden_name
 from toolcrib.expressions.functions import COUNTS, DRAWS, Chance
 from toolcrib.expressions.values import CountedScope
 
@@ -23,6 +23,9 @@ Scope = Mapping[str, JSON]
 
 NAMES = ("args", "attempt", "call", "now", "seed", "session", "state", "store")
 """The names that expressions of a mock may read."""
+
+_OF_ONE_CALL = frozenset({"args", "attempt", "call"})
+"""The names that definitions of a pack or project cannot read; a function gets them as arguments."""
 
 _KEPT = frozenset({"state", "store", COUNTS})
 
@@ -52,7 +55,15 @@ def names_for(tool: Descriptor) -> Mapping[str, Collection[str] | None]:
         "store": tuple(tool.fixture.collections),
         **{hidden_key_name("store", name): _keys_of(each) for name, each in tool.fixture.collections.items()},
     }
-    return {**dict.fromkeys(NAMES), **known}
+    names = {**dict.fromkeys(NAMES), **known}
+    definitions = tool.fixture.definitions
+    if definitions is NO_DEFINITIONS:
+        return names
+    # Deferred: most packs define nothing.
+    from toolcrib.expressions.definitions import definition_names  # noqa: PLC0415
+
+    readable = {name: keys for name, keys in names.items() if name not in _OF_ONE_CALL}
+    return {**names, **definition_names(definitions, readable)}
 
 
 def _keys_of(collection: Rows) -> KnownKeys | None:
@@ -138,6 +149,7 @@ class CallRandom:
 
 _READERS: dict[str, Callable[[Call, int], Any]] = {
     DRAWS: CallRandom,
+    SHARED: lambda _call, _number: {},
     "args": lambda call, _number: call.arguments,
     "attempt": lambda call, _number: call.attempt,
     "call": lambda _call, number: number,
@@ -151,7 +163,7 @@ def scope_of(names: frozenset[str]) -> Callable[[Call, int], Scope]:
     """The function that creates the scope of a stateless call. Only the given names are computed."""
     if names <= {"args"}:
         return lambda call, _number: {"args": call.arguments}
-    readers = [(name, _READERS[name]) for name in sorted(names)]
+    readers = [(name, _READERS[name]) for name in sorted(names) if name in _READERS]
     return lambda call, number: {name: read(call, number) for name, read in readers}
 
 

@@ -53,6 +53,7 @@ CLASSES: Final = MappingProxyType(
         "Bounds": "toolcrib.core.model",
         "Breaker": "toolcrib.core.model",
         "Collection": "toolcrib.core.model",
+        "Definitions": "toolcrib.core.model",
         "Dependencies": "toolcrib.core.model",
         "Descriptor": "toolcrib.core.model",
         "Estimate": "toolcrib.core.model",

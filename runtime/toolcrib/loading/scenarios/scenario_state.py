@@ -29,7 +29,7 @@ def with_inherited_state(
         tools: The tools without the scenario's changes.
         problems: Receives contradictions between packs.
     """
-    collections, machines = scenario.fixture
+    collections, machines = scenario.fixture.collections, scenario.fixture.machines
     fixtures = fixtures_of(scenario, tools) if collections or machines else []
     below = {
         name: [each.collections[name] for each in fixtures if name in each.collections]
@@ -103,7 +103,8 @@ def check_state_names(scenario: Scenario, tools: Mapping[str, Descriptor]) -> It
     if not wanted:
         return
     seen = {name: with_mock(tools[name], scenario) for name in tool_names(scenario, tools) if name in tools}
-    (collections, machines), unclear = visible_state(scenario, seen)
+    fixture, unclear = visible_state(scenario, seen)
+    collections, machines = fixture.collections, fixture.machines
     for part in ("store", "changed"):
         for name, pointer in _names_in(wanted.get(part), f"/verify/{part}"):
             if name not in collections:

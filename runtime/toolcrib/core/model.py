@@ -830,7 +830,7 @@ class Machine(NamedTuple):
     states: tuple[str, ...] = ()
 
 
-class Definitions(NamedTuple):
+class SharedDefinitions(NamedTuple):
     """Values and functions that the mocks of one pack or project share, as written.
 
     Attributes:
@@ -844,7 +844,7 @@ class Definitions(NamedTuple):
     places: Mapping[str, str] = NOTHING
 
 
-NO_DEFINITIONS = Definitions()
+NO_DEFINITIONS = SharedDefinitions()
 """The definitions of a pack or project that shares nothing."""
 
 
@@ -859,7 +859,7 @@ class Fixture(NamedTuple):
 
     collections: Mapping[str, Collection] = NOTHING
     machines: Mapping[str, Machine] = NOTHING
-    definitions: Definitions = NO_DEFINITIONS
+    definitions: SharedDefinitions = NO_DEFINITIONS
 
     @property
     def ids(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from toolcrib.core.errors import ExpressionError, Problem
-from toolcrib.core.model import JSON, NOTHING, Definitions
+from toolcrib.core.model import JSON, NOTHING, SharedDefinitions
 from toolcrib.core.pointers import pointer_step
 from toolcrib.expressions.compiler import (
     SHARED,
@@ -140,7 +140,10 @@ class _Group:
     """The definitions of one pack or project."""
 
     def __init__(
-        self, definitions: Definitions, names: Mapping[str, Collection[str] | None], problems: list[Problem]
+        self,
+        definitions: SharedDefinitions,
+        names: Mapping[str, Collection[str] | None],
+        problems: list[Problem],
     ) -> None:
         self.definitions = definitions
         self.problems = problems
@@ -198,7 +201,7 @@ class _Group:
 
 
 def definition_names(
-    definitions: Definitions, names: Mapping[str, Collection[str] | None]
+    definitions: SharedDefinitions, names: Mapping[str, Collection[str] | None]
 ) -> dict[str, Collection[str] | None]:
     """The names that the definitions of a pack or project add to those of its mocks.
 
@@ -211,7 +214,7 @@ def definition_names(
 
 
 def check_definitions(
-    definitions: Definitions, names: Mapping[str, Collection[str] | None], problems: list[Problem]
+    definitions: SharedDefinitions, names: Mapping[str, Collection[str] | None], problems: list[Problem]
 ) -> None:
     """Report all problems of the definitions of a document.
 

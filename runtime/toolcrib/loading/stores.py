@@ -23,11 +23,11 @@ from toolcrib.core.model import (
     NO_FIXTURE,
     NOTHING,
     Collection,
-    Definitions,
     Fixture,
     Machine,
     Origin,
     Schema,
+    SharedDefinitions,
 )
 from toolcrib.core.pointers import keys_of, pointer_step
 from toolcrib.core.protocols import Files
@@ -426,14 +426,14 @@ def parse_fixture(
     return NO_FIXTURE if fixture == NO_FIXTURE else fixture
 
 
-def _parse_definitions(said: Mapping[str, Any], origin: Origin) -> Definitions:
+def _parse_definitions(said: Mapping[str, Any], origin: Origin) -> SharedDefinitions:
     """Parse `let` and `define` of a pack or project."""
     let, define = said.get("let", {}), said.get("define", {})
     if not let and not define:
         return NO_DEFINITIONS
     written = (("let", let), ("define", define))
     places = {name: origin.place(f"/{key}/{pointer_step(name)}") for key, names in written for name in names}
-    return Definitions(let, define, places)
+    return SharedDefinitions(let, define, places)
 
 
 def fixture_with(fixture: Fixture, store: Mapping[str, Collection], states: Mapping[str, Machine]) -> Fixture:

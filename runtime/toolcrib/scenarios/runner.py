@@ -20,13 +20,13 @@ from toolcrib.engine.runtime import Runtime
 from toolcrib.engine.session import Session, count_phrase
 from toolcrib.loading.scenarios.model import (
     NO_RULES,
+    REPETITION,
     AdvanceStep,
     CallStep,
     ParallelStep,
     RepeatStep,
     Scenario,
 )
-from toolcrib.loading.scenarios.scenario import REPETITION
 from toolcrib.scenarios.reports import (
     AssertionReport,
     GoldenChange,

@@ -137,6 +137,10 @@ class AdvanceStep:
     pointer: str = ""
 
 
+REPETITION = "repetition"
+"""Name under which expressions of repeated steps can read the number of the repetition, from 1."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatStep:
     """Steps that are repeated.

@@ -29,6 +29,7 @@ from toolcrib.loading.scenarios.expectations import (
     parse_verification,
 )
 from toolcrib.loading.scenarios.model import (
+    REPETITION,
     AdvanceStep,
     AnyStep,
     CallStep,
@@ -110,9 +111,6 @@ def _labels(key: str, values: Sequence[JSON]) -> list[str]:
 
 NAMES = ("now", "seed", "run", "store", "state")
 """Names that expressions of a scenario can read, in addition to results of earlier steps and `matrix`."""
-
-REPETITION = "repetition"
-"""Name under which expressions of repeated steps can read the number of the repetition, from 1."""
 
 RESERVED = (*NAMES, "matrix", REPETITION)
 """Names that steps cannot save results under."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 import pytest
-from a2a.client import A2ACardResolver
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.client.card_resolver import parse_agent_card
 from a2a.helpers import new_data_part
 from a2a.types import (
@@ -21,7 +21,12 @@ from a2a.types import (
     Part,
     SubscribeToTaskRequest,
 )
-from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+from a2a.utils.errors import (
+    MethodNotFoundError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
 from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from anyio.lowlevel import checkpoint
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -596,6 +601,39 @@ async def test_peers_of_0_3_are_served_if_that_is_enabled(method):
     async with serving(runtime_of(add)) as agent:
         answer = await agent.rpc(method, {"message": message}, headers={"a2a-version": ""})
         assert answer.json()["error"]["code"] == -32601
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+async def test_the_client_of_the_sdk_for_0_3_is_served_if_that_is_enabled(binding):
+    gate = Gate()
+    runtime = runtime_of(add, count, gate.tool())
+    async with serving(runtime, AgentOptions(watch=False, legacy=True)) as agent:
+        card = await A2ACardResolver(agent.http, agent.url).get_agent_card()
+        old = [each for each in card.supported_interfaces if each.protocol_version == "0.3"]
+        del card.supported_interfaces[:]
+        card.supported_interfaces.extend(each for each in old if each.protocol_binding == binding)
+        settings = ClientConfig(httpx_client=agent.http, supported_protocol_bindings=[binding])
+        client = ClientFactory(settings).create(card)
+        events = [in_words(event) async for event in sent(client, message_of("count", {"n": 1}))]
+        assert events == [
+            "task working",
+            "status working step 0",
+            "artifact partial append=False last=False chunk 0",
+            "artifact result append=False last=True 1.0",
+            "status completed",
+        ]
+        # What ends at once has the same course, since its last status says that it is final.
+        events = [event async for event in sent(client, message_of("nothing", {}))]
+        assert [in_words(event).split()[1] for event in events] == ["working", "rejected"]
+        assert state_of(await client.get_task(GetTaskRequest(id=events[0].task.id))) == "rejected"
+        stream = sent(client, message_of("wait", {}))
+        waiting = (await anext(stream)).task
+        await asyncio.wait_for(gate.entered.wait(), 60)
+        assert state_of(await client.cancel_task(CancelTaskRequest(id=waiting.id))) == "canceled"
+        assert in_words([event async for event in stream][-1]).startswith("status canceled")
+        # The SDK's client of 0.3 takes a 404 of HTTP+JSON for an unknown method.
+        with pytest.raises((TaskNotFoundError, MethodNotFoundError)):
+            await client.get_task(GetTaskRequest(id="unknown"))
 
 
 async def test_the_end_waits_for_calls_in_flight():

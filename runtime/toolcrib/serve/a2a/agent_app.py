@@ -37,7 +37,7 @@ from toolcrib.serve.a2a.request_check import (
 )
 from toolcrib.serve.a2a.request_handler import CARD, RequestHandler
 from toolcrib.serve.a2a.task_store import BoundedTaskStore
-from toolcrib.serve.a2a.tool_executor import TOOLSET, TRACE, ToolExecutor
+from toolcrib.serve.a2a.tool_executor import LEGACY, TOOLSET, TRACE, ToolExecutor
 from toolcrib.serve.http_common.asgi import (
     HEALTH,
     INVALID_REQUEST,
@@ -123,6 +123,7 @@ class _RequestContexts(ServerCallContextBuilder):
             raise VersionNotSupportedError(f"A2A {version} is not supported; use {VERSION}")
         state = {
             "headers": headers,
+            LEGACY: version in {"", LEGACY_VERSION},
             TOOLSET: scope[_TOOLSET],
             TRACE: _trace_of(headers),
             CARD: scope[_CARD],

@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 CALLER: Final = "a2a"
 """Caller of all calls of peers, as access rules name it. Their user is the principal of the peer."""
 
+LEGACY: Final = "legacy"
+"""Key in the state of a request: whether it is one of A2A 0.3."""
+
 TOOLSET: Final = "toolset"
 """Key of the toolset in the state of a request."""
 
@@ -81,6 +84,8 @@ class TaskEvents:
         self._task = context.task_id or ""
         self._context = context.context_id or ""
         self._message = context.message
+        # A stream of 0.3 ends with a status that is marked as final (0.3, section 7.2.2).
+        self._whole = not context.call_context.state.get(LEGACY)
         self.begun = context.current_task is not None
 
     async def begin(self) -> None:
@@ -91,10 +96,12 @@ class TaskEvents:
             await self._create(TaskEnd(TaskStatus(state=TaskState.TASK_STATE_WORKING)))
 
     async def end(self, end: TaskEnd) -> None:
-        """Say how the task ends. A task that has not begun is sent whole, as one event."""
-        if not self.begun:
+        """Say how the task ends. A task that has not begun is sent whole, as one event, to peers of A2A 1.0."""
+        if not self.begun and self._whole:
             await self._create(end)
             return
+        if not self.begun:
+            await self.begin()
         if end.artifact is not None:
             await self.artifact(end.artifact, last=True)
         await self.status(end.status)

@@ -21,6 +21,8 @@ from time import perf_counter
 from typing import Any
 
 import jsonschema_rs
+from airline import PACK, Airline, write_store
+from airline import made_store as made_airline
 from calls import ARGUMENTS, a_round, runtime_of, weather
 from rounds import Round, Row, interleaved, line
 
@@ -475,6 +477,86 @@ def calls_by_hand(loop: asyncio.AbstractEventLoop, rounds: int = 40) -> Iterator
             )
 
 
+class CheckedAirline(Airline):
+    """Three tools of the airline, with the validations of the pack and a copy of each result."""
+
+    def __init__(self, store: Store, tools: Runtime) -> None:
+        super().__init__(store)
+        self._valid_arguments = {name: judge_of(tool.input_schema) for name, tool in tools.registry.items()}
+        fixture = tools.registry["get_reservation_details"].fixture
+        self._valid_row = judge_of(fixture.collections["reservations"].schema)
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        if not self._valid_arguments[name](arguments):
+            raise ValueError("invalid arguments")
+        answer = getattr(self, name)(**arguments)
+        return answer if type(answer) is str else copied(answer)
+
+    def update_reservation_passengers(self, reservation_id: str, passengers: list[Any]) -> Any:
+        reservation = self.reservations.get(reservation_id)
+        if reservation is None:
+            return "Error: reservation not found"
+        if len(passengers) != len(reservation["passengers"]):
+            return "Error: number of passengers does not match"
+        changed = {**reservation, "passengers": copied(passengers)}
+        if not self._valid_row(changed):
+            raise ValueError("invalid row")
+        self.reservations[reservation_id] = changed
+        return changed
+
+
+@contextmanager
+def airline() -> Iterator[tuple[Store, Runtime]]:
+    """The store of the airline, and the pack over it."""
+    store, before = made_airline(), os.environ.get("AIRLINE_DATA")
+    with TemporaryDirectory() as folder:
+        write_store(store, Path(folder))
+        os.environ["AIRLINE_DATA"] = folder
+        try:
+            yield store, Runtime.open(PACK, index=False, strict=True)
+        finally:
+            del os.environ["AIRLINE_DATA"]
+            if before is not None:
+                os.environ["AIRLINE_DATA"] = before
+
+
+def calls_of_airline(loop: asyncio.AbstractEventLoop, rounds: int = 40) -> Iterator[Row]:
+    """Calls of a pack as large as an airline's, and the same by hand, with the same validations."""
+    with airline() as (store, tools):
+        key = next(iter(store["reservations"]))
+        people = [
+            {"first_name": "Ida", "last_name": "Quill", "dob": "1990-02-03"}
+            for _ in store["reservations"][key]["passengers"]
+        ]
+        by_hand = CheckedAirline(store, tools)
+        for name, arguments, what in (
+            ("get_reservation_details", {"reservation_id": key}, "reads a row"),
+            ("update_reservation_passengers", {"reservation_id": key, "passengers": people}, "changes a row"),
+            (
+                "search_direct_flight",
+                {"origin": "ATL", "destination": "BOS", "date": "2024-05-15"},
+                "searches 60 rows",
+            ),
+        ):
+            answer = loop.run_until_complete(tools.call(name, arguments)).value
+            assert answer == loop.run_until_complete(by_hand.call(name, arguments)), answer
+            many = CALLS // 10 if name.startswith("search") else CALLS
+            times = interleaved(
+                {
+                    "ours": a_round(loop, partial(tools.call, name, arguments), many),
+                    "by hand": a_round(loop, partial(by_hand.call, name, arguments), 4 * many),
+                },
+                rounds,
+            )
+            yield Row(
+                f"mocked call of a pack as large as an airline's that {what}",
+                "hand-written, with the same validations and a copy of the result",
+                times["ours"],
+                times["by hand"],
+                4,
+            )
+
+
 def rows() -> Iterator[Row]:
     """All measures of this file."""
     loop = asyncio.new_event_loop()
@@ -485,6 +567,7 @@ def rows() -> Iterator[Row]:
         yield starts(loop)
         yield from calls_of_stores(loop)
         yield from calls_by_hand(loop)
+        yield from calls_of_airline(loop)
     finally:
         loop.close()
 

@@ -91,7 +91,7 @@ SECTIONS = (
         "Stateful mocks",
         lambda _versions: mocks.rows(),
         "The store has 1,000 orders, 500 users and 50 products. Rule selection is measured without the call around it. "
-        "The hand-written tools of packs/retail validate arguments, changed rows and results, and return copies.",
+        "The hand-written tools of packs/retail and of the airline validate arguments, changed rows and results, and return copies.",
     ),
     Section(
         "peers",

@@ -26,7 +26,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from a2a_agents import DESCRIPTORS, EXTENSION, card_of, sdk_agent
 from http_servers import raw_answer, serving
-from sampling import sample
+from sampling import one_of_each, sample
 from toolcrib import Outcome, Partial, Progress, Runtime, ToolChanged
 from toolcrib.servers.lock import LockedServer, render_lock
 
@@ -57,7 +57,7 @@ def only(binding):
     return make
 
 
-@pytest.mark.parametrize("binding", BINDINGS)
+@one_of_each("binding", BINDINGS)
 async def test_a_call_over_both_bindings(tmp_path, binding):
     async with sdk_agent(card=only(binding)) as agent, project(tmp_path, agent.base) as tools:
         assert [*tools.registry] == ["crm__add", "crm__ask", "crm__note"]
@@ -380,7 +380,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("binding", BINDINGS)
+@one_of_each("binding", BINDINGS)
 async def test_each_error_of_the_protocol_has_one_outcome(tmp_path, binding):
     raised = []
 

@@ -135,45 +135,46 @@ async def test_a_value_that_is_too_deep_for_data_is_sent_as_exact_text():
         assert json.loads(part.text) == deep
 
 
-@pytest.mark.parametrize(
-    ("message", "value"),
-    [
-        (message_of("add", {"a": 1, "b": 2}), {"sum": 3}),
-        (message_of("tool-add", {"a": 1, "b": 2}), {"sum": 3}),
-        (message_of("add", {"a": 1, "b": 2}, metadata=Struct()), None),
-        (
-            message_of(
-                "add",
-                {},
-                metadata=Struct(),
-                parts=[new_data_part({"_tool_call": {"name": "add", "params": {"a": 1, "b": 2}}})],
-            ),
-            {"sum": 3},
+MESSAGES = [
+    (message_of("add", {"a": 1, "b": 2}), {"sum": 3}),
+    (message_of("tool-add", {"a": 1, "b": 2}), {"sum": 3}),
+    (message_of("add", {"a": 1, "b": 2}, metadata=Struct()), None),
+    (
+        message_of(
+            "add",
+            {},
+            metadata=Struct(),
+            parts=[new_data_part({"_tool_call": {"name": "add", "params": {"a": 1, "b": 2}}})],
         ),
-        (
-            message_of(
-                "add",
-                {},
-                metadata=struct({"_tool_call": {"name": "add"}}),
-                parts=[new_data_part({"a": 1, "b": 2})],
-            ),
-            {"sum": 3},
+        {"sum": 3},
+    ),
+    (
+        message_of(
+            "add",
+            {},
+            metadata=struct({"_tool_call": {"name": "add"}}),
+            parts=[new_data_part({"a": 1, "b": 2})],
         ),
-        (text_message('add {"a": 1, "b": 2}'), {"sum": 3}),
-        (text_message('tool-add: {"a": 1, "b": 2}'), {"sum": 3}),
-        (text_message("echo hello"), "hello"),
-        (text_message("what can you do?"), None),
-        (text_message("add one and two"), None),
-    ],
-)
-async def test_how_a_message_names_a_tool(message, value):
+        {"sum": 3},
+    ),
+    (text_message('add {"a": 1, "b": 2}'), {"sum": 3}),
+    (text_message('tool-add: {"a": 1, "b": 2}'), {"sum": 3}),
+    (text_message("echo hello"), "hello"),
+    (text_message("what can you do?"), None),
+    (text_message("add one and two"), None),
+]
+"""Messages, and the result of the call that they name; None if they name none."""
+
+
+async def test_how_a_message_names_a_tool():
     async with serving(runtime_of(add, echo)) as agent:
-        task = await agent.task(message)
-        if value is not None:
-            assert (state_of(task), result_of(task)) == ("completed", value)
-            return
-        assert (state_of(task), error_of(task)["code"]) == ("rejected", "tool_call_missing")
-        assert "add" in text_of(task)
+        for message, value in MESSAGES:
+            task = await agent.task(message)
+            if value is not None:
+                assert (state_of(task), result_of(task)) == ("completed", value), message
+            else:
+                assert (state_of(task), error_of(task)["code"]) == ("rejected", "tool_call_missing"), message
+                assert "add" in text_of(task), message
 
 
 def keyed(key):

@@ -12,7 +12,9 @@ import re
 import pytest
 from google.protobuf.json_format import MessageToDict
 
+from sampling import one_of_each
 from served_a2a import (
+    BINDINGS,
     EXTENSION,
     HEADERS,
     Gate,
@@ -38,7 +40,7 @@ def message(name="add", **changes):
     return {**MessageToDict(message_of(name, params)), **changes}
 
 
-BOTH = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+BOTH = one_of_each("binding", BINDINGS)
 
 
 @BOTH
@@ -95,7 +97,7 @@ async def test_3_2_2_a_message_waits_for_the_end_of_its_task_unless_it_says_othe
         assert answer["task"]["artifacts"]
 
 
-@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+@BOTH
 @pytest.mark.parametrize("tool", ["add", "count"])
 async def test_3_1_2_a_stream_begins_with_the_task_and_closes_at_its_end(binding, tool):
     async with serving(runtime_of(add, count)) as agent:

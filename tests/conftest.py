@@ -21,6 +21,8 @@ import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 from _pytest.runner import runtestprotocol
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 import distribution  # type: ignore[import-not-found] # in pythonpath
 import leftovers  # type: ignore[import-not-found] # in pythonpath
@@ -63,6 +65,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--exhaustive"):
         os.environ[EXHAUSTIVE] = "1"
     settings.load_profile("all" if EXHAUSTIVE in os.environ else "sample")
+    if EXHAUSTIVE not in os.environ:
+        # Hypothesis reads the source of every module of the checkout for constants to try, and sorts them out for each kind
+        # of value: more work than that of the few examples of a sample.
+        providers._get_local_constants = Constants  # there is no setting for it
     distribution.choose_files(config)
     if "PYTEST_XDIST_WORKER" in os.environ and not (
         config.getoption("xmlpath") or config.getoption("durations")

@@ -333,7 +333,7 @@ def _brief(text: str) -> str:
     shown = "\n".join(text[:MOST_CHARACTERS].split("\n", MOST_LINES)[:MOST_LINES])
     left = len(text) - len(shown)
     told = (
-        f"... {left:,} of {len(text):,} characters are not shown; see all with `| less`, `> FILE` or `--json`"
+        f"... {left:,} of {len(text):,} characters are not shown; a pipe (`| less`), a file or `--json` gets all of it"
     )
     return f"{shown}\n{told}"
 

@@ -37,7 +37,7 @@ def test_a_long_result_is_cut_and_the_way_to_all_of_it_told(name, values, on_ter
     assert len(text) <= MOST_CHARACTERS
     assert len(kept) <= MOST_LINES
     left = f"... {len(whole) - len(text):,} of {len(whole):,} characters are not shown"
-    assert told == f"{left}; see all with `| less`, `> FILE` or `--json`"
+    assert told == f"{left}; a pipe (`| less`), a file or `--json` gets all of it"
 
 
 def test_a_program_gets_all_of_it(values, toolcrib, on_terminal, document):

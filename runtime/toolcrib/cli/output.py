@@ -332,9 +332,7 @@ def _brief(text: str) -> str:
         return text
     shown = "\n".join(text[:MOST_CHARACTERS].split("\n", MOST_LINES)[:MOST_LINES])
     left = len(text) - len(shown)
-    told = (
-        f"... {left:,} of {len(text):,} characters are not shown; a pipe (`| less`), a file or `--json` gets all of it"
-    )
+    told = f"... {left:,} of {len(text):,} characters are not shown; a pipe (`| less`), a file or `--json` gets all of it"
     return f"{shown}\n{told}"
 
 

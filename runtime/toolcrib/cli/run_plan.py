@@ -398,7 +398,7 @@ def show_progress(total: int, *, quiet: bool) -> Iterator[ReportListener]:
         total: Number of runs.
         quiet: Print no dots, because stdout is read by a program.
     """
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and total:
         with click.progressbar(
             length=total,
             label="running",

@@ -167,3 +167,8 @@ def test_a_problem_in_an_archive_has_no_excerpt(write, on_terminal, toolcrib):
     )
     assert toolcrib("pack", "build", "p", "-o", "p.zip").exit_code == exit_codes.OK
     assert " | " not in shown(on_terminal, "validate", "p.zip")
+
+
+def test_no_bar_counts_nothing(write, on_terminal):
+    write({"descriptors/a.tool.yaml": "name: a\nmock: {result: 1}\n"})
+    assert on_terminal("run") == ("", "nothing to run: no scenarios or examples in descriptors\n")

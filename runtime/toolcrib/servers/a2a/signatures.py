@@ -50,7 +50,7 @@ def _add_required(message: Message, told: dict[str, Any]) -> None:
             if required and (field.is_repeated or nested is None):
                 told[name] = [] if field.is_repeated else value
         elif nested is not None and nested.GetOptions().map_entry:
-            for key, each in value.items() if isinstance(told[name], dict) else ():
+            for key, each in value.items():
                 if isinstance(each, Message):
                     _add_required(each, told[name][key])
         elif nested is not None and nested.file.package == message.DESCRIPTOR.file.package:

@@ -37,6 +37,9 @@ Event().wait(max(0, NEWEST + 2_000_000_000 - time_ns()) / 1e9)
 RUNNING = pytest.StashKey[set[int]]()
 """The child processes that ran when a test began."""
 
+SEARCHED = pytest.StashKey[list[str]]()
+"""`sys.path` when the first test began."""
+
 # No deadline: a busy machine must not fail a property. Hypothesis keeps failed examples in the checkout, and warns, which is
 # an error here, where it cannot.
 KEPT: dict[str, Any] = {} if os.access(ROOT, os.W_OK) else {"database": None}
@@ -136,11 +139,18 @@ def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Note which processes run before a test: it leaves no others. End the worker if the test hangs."""
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, Any, Any]:
+    """Note which processes run before a test: it leaves no others. End the worker if the test hangs.
+
+    After the last test of a file, remove what runtimes have added to `sys.path`: other files do not find it.
+    """
     watch_for_hang(item.config)
     item.stash[RUNNING] = leftovers.children() if leftovers.has_children() else set()
-    return (yield)
+    searched = item.config.stash.setdefault(SEARCHED, [*sys.path])
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        sys.path[:] = searched
+    return result
 
 
 ARMED = pytest.StashKey[float]()

@@ -367,6 +367,12 @@ def serve_a2a(
 )
 @click.option("--mode", metavar="MODE", help="Use this mode for every tool that has a block for it.")
 @click.option(
+    "--conversations",
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the sessions in this folder, so that the editor can list and reopen them. Default: they end with the agent.",
+)
+@click.option(
     "--context-size",
     type=click.IntRange(0),
     metavar="TOKENS",
@@ -394,6 +400,7 @@ def serve_acp(
     policy_file: str | None,
     settings: tuple[str, ...],
     mode: str | None,
+    conversations: Path | None,
     context_size: int,
     name: str,
     passthrough: bool,
@@ -407,6 +414,7 @@ def serve_acp(
     """
     # Deferred: other servers hold no conversations.
     from toolcrib.cli.chat import ChatOptions, check_script, editor_agent, with_provider  # noqa: PLC0415
+    from toolcrib.provider import FolderConversations  # noqa: PLC0415
 
     check_script(provider, script)
     # The scenario may be in a file outside the project, so the file is added to what is read.
@@ -418,6 +426,8 @@ def serve_acp(
     )
     asked = with_provider(ctx, runtime, asked)
     options = editor_agent(runtime, asked)._replace(context_size=context_size)
+    if conversations is not None:
+        options = options._replace(store=FolderConversations(conversations))
     with _logged_calls():
         try:
             asyncio.run(_served(runtime, name, "acp", partial(acp.serve_stdio, runtime, options)))

@@ -4,6 +4,7 @@ This package imports `engine` and the packages below it; `scenarios`, `serve` an
 """
 
 from toolcrib.provider.config import Config
+from toolcrib.provider.conversation_store import ConversationFacts, ConversationStore, FolderConversations
 from toolcrib.provider.conversations import (
     CallRecord,
     Conversation,
@@ -39,10 +40,13 @@ __all__ = [
     "Claim",
     "Config",
     "Conversation",
+    "ConversationFacts",
+    "ConversationStore",
     "Delta",
     "Event",
     "Finish",
     "FolderClaims",
+    "FolderConversations",
     "JSONLSink",
     "Message",
     "Pending",

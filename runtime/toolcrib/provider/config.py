@@ -11,6 +11,7 @@ from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Client, Content
 from toolcrib.core.text import MODEL_LIMIT
 from toolcrib.formats.providers import DIALECTS
+from toolcrib.provider.conversation_store import ConversationStore
 from toolcrib.provider.conversations import Conversation, Sink
 from toolcrib.provider.loop.calls import LEAST_LIMIT, READ_RESULT
 from toolcrib.provider.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
@@ -34,6 +35,7 @@ class Config:
         toolset: Name of the toolset to offer (default: the tools of the session).
         client: Fulfils calls of tools in mode `client` (default: the client of the session).
         sink: Receives the messages after every round.
+        store: Keeps the messages under the ID of the conversation, for `ProviderMiddleware.resume`.
         claim: Ensures that a suspended conversation is resumed only once if several processes may try, such
             as `FolderClaims`. None if the caller ensures this itself.
         result_limit: Maximum bytes of one result that the model sees; at least 256. It can read the rest on
@@ -50,6 +52,7 @@ class Config:
     toolset: str | None = None
     client: Client | None = None
     sink: Sink | None = None
+    store: ConversationStore | None = None
     claim: Claim | None = None
     result_limit: int = MODEL_LIMIT
     content_limit: int = CONTENT_LIMIT

@@ -179,6 +179,24 @@ class ProviderMiddleware:
             async for item in items:
                 yield item
 
+    async def resume(self, id: str) -> Conversation:  # noqa: A002 -- the public name of the field
+        """Return a stored conversation, to continue it with `run`.
+
+        Example:
+            ```python
+            conversation = await loop.resume("0f3c...")
+            conversation = await loop.run(conversation.saying("And now?"))
+            ```
+
+        Raises:
+            ConfigurationError: `config.store` is not set (`no_store`), or does not have the conversation
+                (`unknown_conversation`).
+        """
+        if self._config.store is None:
+            hint = 'pass `Config(store=FolderConversations("conversations"))`'
+            raise ConfigurationError("conversations are not stored", code="no_store", hint=hint)
+        return self._config.store.load(id)
+
     async def cancel_pending(self, conversation: Conversation) -> tuple[Sequence[Event], Conversation]:
         """End the pending calls of a conversation as cancelled, without another request to the model.
 
@@ -253,7 +271,7 @@ class ProviderMiddleware:
                     yield event
                 plans = None
                 turn.end_round()
-                if self._config.sink is not None:
+                if self._config.sink is not None or self._config.store is not None:
                     await self._write(turn)
                 stop = turn.stop_reason()
                 # A scripted model and mocks never suspend: without this, a long turn would block all other tasks.
@@ -282,11 +300,14 @@ class ProviderMiddleware:
             broken_off(turn.take_events(), conversation)
 
     async def _write(self, turn: ConversationTurn) -> None:
-        new, sink = turn.unwritten(), self._config.sink
-        if sink is None or not new:
+        new, store = turn.unwritten(), self._config.store
+        if not new:
             return
         try:
-            await append_once(sink, new, partial(turn.masked, new))
+            if self._config.sink is not None:
+                await append_once(self._config.sink, new, partial(turn.masked, new))
+            if store is not None:
+                await append_once(store.sink(turn.id), new, partial(turn.masked, new))
         # A sink that cancels itself has failed; only a cancellation by the caller propagates as one.
         except BaseException as error:
             if isinstance(error, Exception) or (

@@ -168,6 +168,11 @@ class ConversationTurn:
         self._failure: Mapping[str, JSON] = NOTHING
 
     @property
+    def id(self) -> str:
+        """ID of the conversation."""
+        return self._before.id
+
+    @property
     def _redactor(self) -> CallRedactor:
         """Masks secrets in events; it knows the secrets of earlier calls."""
         redactor = self._known

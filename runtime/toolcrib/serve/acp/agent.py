@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from acp import PROTOCOL_VERSION
@@ -20,14 +21,17 @@ from acp.schema import (
     CancelNotification,
     CloseSessionRequest,
     InitializeRequest,
+    ListSessionsRequest,
+    LoadSessionRequest,
     NewSessionRequest,
     PromptRequest,
+    ResumeSessionRequest,
     SetSessionModeRequest,
 )
 from pydantic import BaseModel, ValidationError
 
 from toolcrib import __version__
-from toolcrib.core.errors import ToolcribError, did_you_mean
+from toolcrib.core.errors import ConfigurationError, ToolcribError, did_you_mean
 from toolcrib.core.text import escape_terminal
 from toolcrib.provider.conversations import new_id
 from toolcrib.schema.validation.violations import shorten
@@ -38,10 +42,11 @@ from toolcrib.serve.acp.connection import (
     METHOD_NOT_FOUND,
     NOT_FOUND,
     Editor,
+    as_json,
 )
 from toolcrib.serve.acp.editor_agent import EditorAgent
 from toolcrib.serve.acp.session import MODES, AgentSession
-from toolcrib.serve.acp.updates import prompt_parts
+from toolcrib.serve.acp.updates import META, prompt_parts
 from toolcrib.serve.http_common.lifecycle import Shutdown, opening_line
 from toolcrib.serve.http_common.listen_address import Say
 from toolcrib.serve.http_common.stdio_pipes import StdioPipes
@@ -52,9 +57,6 @@ if TYPE_CHECKING:
 
 LONGEST_LINE: Final = 128 << 20
 """Maximum length of a message in bytes: prompts carry images and files."""
-
-META: Final = "toolcrib"
-"""Key of what toolcrib adds in `_meta`."""
 
 _log = logging.getLogger("toolcrib")
 
@@ -81,6 +83,15 @@ class AcpAgent:
         ] = {
             AGENT_METHODS["initialize"]: (InitializeRequest, self._initialize),
             AGENT_METHODS["session_new"]: (NewSessionRequest, self._new),
+            **(
+                {
+                    AGENT_METHODS["session_load"]: (LoadSessionRequest, self._load),
+                    AGENT_METHODS["session_resume"]: (ResumeSessionRequest, self._resume),
+                    AGENT_METHODS["session_list"]: (ListSessionsRequest, self._list),
+                }
+                if options.store is not None
+                else {}
+            ),
             AGENT_METHODS["session_close"]: (CloseSessionRequest, self._close),
             AGENT_METHODS["session_set_mode"]: (SetSessionModeRequest, self._set_mode),
             AGENT_METHODS["session_prompt"]: (PromptRequest, self._prompt),
@@ -134,7 +145,11 @@ class AcpAgent:
             "protocolVersion": PROTOCOL_VERSION,
             "agentCapabilities": {
                 "promptCapabilities": {"image": True, "embeddedContext": True},
-                "sessionCapabilities": {"close": {}},
+                "loadSession": self._options.store is not None,
+                "sessionCapabilities": {
+                    "close": {},
+                    **({"list": {}, "resume": {}} if self._options.store is not None else {}),
+                },
             },
             "agentInfo": {
                 "name": self._options.name,
@@ -164,6 +179,45 @@ class AcpAgent:
         self._sessions[id_] = session
         return session
 
+    async def _load(self, request: LoadSessionRequest) -> dict[str, Any]:
+        session, shown = await self._reopened(request.session_id, request.cwd, request.mcp_servers)
+        await session.replay(shown)
+        return {"modes": session.modes(), "_meta": {META: session.facts()}}
+
+    async def _resume(self, request: ResumeSessionRequest) -> dict[str, Any]:
+        session, _shown = await self._reopened(request.session_id, request.cwd, request.mcp_servers)
+        return {"modes": session.modes(), "_meta": {META: session.facts()}}
+
+    async def _reopened(self, id_: str, cwd: str, servers: Any) -> tuple[AgentSession, list[dict[str, Any]]]:
+        before = self._sessions.get(id_)
+        if before is not None:
+            # The editor has forgotten its session, or shows it once more.
+            await before.close()
+        session = self._opened(id_, cwd, servers)
+        try:
+            return session, session.restore()
+        except ConfigurationError as error:
+            del self._sessions[id_]
+            await session.close()
+            number = NOT_FOUND if error.code == "unknown_conversation" else INTERNAL_ERROR
+            raise RequestError(number, f"{error.message}; {error.hint}", {"code": error.code}) from None
+
+    async def _list(self, request: ListSessionsRequest) -> dict[str, Any]:
+        store = self._options.store
+        known = () if store is None else store.list()
+        return {
+            "sessions": [
+                {
+                    "sessionId": each.id,
+                    "cwd": each.cwd,
+                    "title": each.title,
+                    "updatedAt": datetime.fromtimestamp(each.updated, UTC).isoformat(),
+                }
+                for each in known
+                if request.cwd in {None, each.cwd}
+            ]
+        }
+
     async def _close(self, request: CloseSessionRequest) -> dict[str, Any]:
         session = self._session(request.session_id)
         del self._sessions[session.id]
@@ -186,7 +240,8 @@ class AcpAgent:
             raise RequestError(INVALID_PARAMS, str(error)) from None
         if not any(part.strip() if isinstance(part, str) else True for part in parts):
             raise RequestError(INVALID_PARAMS, "the prompt is empty")
-        return await session.prompt(parts, trace_in(request.field_meta or {}))
+        blocks = [as_json(block) for block in request.prompt]
+        return await session.prompt(parts, blocks, trace_in(request.field_meta or {}))
 
     async def _cancel(self, request: CancelNotification) -> None:
         # A notification has no answer, so a session that does not exist (any more) is only logged.

@@ -9,7 +9,7 @@ from toolcrib.core.model import JSON, NOTHING, Client
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 
 if TYPE_CHECKING:
-    from toolcrib.provider import Provider
+    from toolcrib.provider import ConversationStore, Provider
     from toolcrib.registry.registry import Registry
 
 
@@ -24,6 +24,7 @@ class EditorAgent(NamedTuple):
         settings: Provider settings such as `temperature`.
         seed: Seed of the values that mocks generate.
         client: Fulfils the calls of tools in mode `client` that the editor cannot fulfil.
+        store: Keeps the sessions, so that editors can list and reopen them; None if they end with the process.
         context_size: Tokens that the model can read at once, reported to the editor with their use; 0 if unknown.
         name: Name of the agent, for the editor.
     """
@@ -35,5 +36,6 @@ class EditorAgent(NamedTuple):
     settings: Mapping[str, JSON] = NOTHING
     seed: int = 0
     client: Client | None = None
+    store: ConversationStore | None = None
     context_size: int = 0
     name: str = "toolcrib"

@@ -20,22 +20,28 @@ from toolcrib.provider import (
     Answer,
     Config,
     Conversation,
+    ConversationFacts,
     Delta,
     Event,
     Finish,
+    Message,
     Pending,
     Provider,
     ProviderMiddleware,
     Request,
     Stop,
     Tokens,
+    ToolCall,
     ToolPolicy,
+    user,
 )
+from toolcrib.provider.conversation_store import LOST, with_results
+from toolcrib.provider.messages import parse_messages
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.serve.acp.connection import INTERNAL_ERROR, INVALID_REQUEST, Editor, finished
 from toolcrib.serve.acp.editor_agent import EditorAgent
 from toolcrib.serve.acp.editor_tools import EditorTools
-from toolcrib.serve.acp.updates import STOPS, UpdateWriter, text_block
+from toolcrib.serve.acp.updates import META, STOPS, UpdateWriter, text_block
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
@@ -85,6 +91,18 @@ _OPTIONS: Final = [
     PermissionOption(option_id=id_, name=name, kind=kind)  # type: ignore[arg-type]
     for id_, (name, kind, _answer) in OPTIONS.items()
 ]
+
+
+_LONGEST_TITLE: Final = 80
+
+
+def _open_calls(shown: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The calls that have not ended: ID -> all that was said of the call."""
+    calls: dict[str, dict[str, Any]] = {}
+    for line in shown:
+        if line.get("sessionUpdate") in {"tool_call", "tool_call_update"}:
+            calls.setdefault(line["toolCallId"], {}).update(line)
+    return {id_: call for id_, call in calls.items() if call.get("status") not in {"completed", "failed"}}
 
 
 class _CountingProvider:
@@ -179,6 +197,68 @@ class AgentSession:
             "preApproved": list(registry.pre_approved),
         }
 
+    # Stored sessions.
+
+    def restore(self) -> list[dict[str, Any]]:
+        """Continue a stored session, and return the updates that an editor was shown.
+
+        A call that was open when toolcrib ended is failed from now on, and the model is told.
+
+        Raises:
+            ConfigurationError: The session is unknown or cannot be read.
+        """
+        store = self._options.store
+        assert store is not None  # noqa: S101 -- the agent announces it only with a store
+        conversation = store.load(self.id)
+        shown = [*store.shown(self.id)]
+        messages = [*conversation.messages]
+        prompts = [line["prompt"] for line in shown if "prompt" in line]
+        # If toolcrib ended in the first round of a turn, the message of the user is not among the messages yet.
+        if len(prompts) > conversation.turns:
+            (last,) = parse_messages(prompts[-1:])
+            if last not in messages[-1:]:
+                messages.append(last)
+        known = {call.id for message in messages for call in message.calls}
+        for id_, call in _open_calls(shown).items():
+            failed: dict[str, Any] = {
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": id_,
+                "status": "failed",
+                "content": [{"type": "content", "content": text_block(LOST)}],
+                "rawOutput": {"outcome": "unknown_outcome", "message": LOST},
+            }
+            store.record(self.id, failed)
+            shown.append(failed)
+            if id_ not in known:
+                name = call.get("_meta", {}).get(META, {}).get("tool", "")
+                messages.append(Message("assistant", (ToolCall(id_, name, call.get("rawInput", {})),)))
+        self.conversation = conversation._replace(
+            messages=with_results(messages), seen=len(conversation.messages)
+        )
+        return [line for line in shown if "sessionUpdate" in line]
+
+    async def replay(self, updates: Sequence[Mapping[str, Any]]) -> None:
+        """Show an editor what it was shown before."""
+        for update in updates:
+            await self._editor.update(self.id, update)
+
+    async def _show(self, update: Mapping[str, Any]) -> None:
+        """Show an update, which is stored first: what an editor has seen is there after a crash."""
+        if self._options.store is not None:
+            self._options.store.record(self.id, update)
+        await self._editor.update(self.id, update, self._trace)
+
+    def _record_prompt(self, parts: Sequence[str | Content], blocks: Sequence[Mapping[str, Any]]) -> None:
+        store = self._options.store
+        if store is None:
+            return
+        title = next((text for part in parts if isinstance(part, str) and (text := part.strip())), "")
+        if not self.conversation.messages:
+            store.describe(ConversationFacts(self.id, " ".join(title.split())[:_LONGEST_TITLE], self.cwd))
+        store.record(self.id, {"prompt": user(*parts).as_json()})
+        for block in blocks:
+            store.record(self.id, {"sessionUpdate": "user_message_chunk", "content": dict(block)})
+
     async def close(self) -> None:
         """Cancel the turn, and release what the session holds."""
         if self._turn is not None:
@@ -189,11 +269,17 @@ class AgentSession:
 
     # Turns.
 
-    async def prompt(self, parts: Sequence[str | Content], trace: Mapping[str, str]) -> dict[str, Any]:
+    async def prompt(
+        self,
+        parts: Sequence[str | Content],
+        blocks: Sequence[Mapping[str, Any]],
+        trace: Mapping[str, str],
+    ) -> dict[str, Any]:
         """Run a turn, and return the answer to its request.
 
         Args:
             parts: What the user says.
+            blocks: The same as content blocks.
             trace: Trace headers of the request, for its calls and its updates.
 
         Raises:
@@ -205,6 +291,7 @@ class AgentSession:
             )
             raise RequestError(INVALID_REQUEST, message)
         self._trace = trace
+        self._record_prompt(parts, blocks)
         turn = self._turn = asyncio.create_task(self._answer(parts))
         try:
             await asyncio.wait([turn])
@@ -263,6 +350,7 @@ class AgentSession:
         config = Config(
             system=self._options.system,
             settings=self._options.settings,
+            store=self._options.store,
             trace=self._trace,
         )
         return ProviderMiddleware(self._provider, self._tools, self._policy(), config)
@@ -281,14 +369,14 @@ class AgentSession:
     async def _report(self, event: Event) -> None:
         update = self._writer.of(event)
         if update is not None:
-            await self._editor.update(self.id, update, self._trace)
+            await self._show(update)
 
     async def _report_context(self) -> None:
         """Report how full the context of the model is."""
         last, size = self._provider.last, self._options.context_size
         if size and any(last):
             used = {"sessionUpdate": "usage_update", "used": last.input + last.output, "size": size}
-            await self._editor.update(self.id, used, self._trace)
+            await self._show(used)
 
     def _broken_off(self, events: Sequence[Event], conversation: Conversation) -> None:
         self._rest, self.conversation = events, conversation
@@ -335,7 +423,7 @@ class AgentSession:
         self._writer.show(call, content)
         if now:
             update = {"sessionUpdate": "tool_call_update", "toolCallId": call, "content": content}
-            await self._editor.update(self.id, update, self._trace)
+            await self._show(update)
 
     async def _fulfil(self, call: ClientCall) -> JSON | Result:
         if call.operation:

@@ -35,6 +35,9 @@ STOPS: Final[Mapping[Stop, str]] = {
 }
 """Reason why a turn ended -> stop reason in the protocol."""
 
+META: Final = "toolcrib"
+"""Key of what toolcrib adds in `_meta`."""
+
 KINDS: Final = frozenset(get_args(get_args(ToolCallStart.model_fields["kind"].annotation)[0]))
 """The kinds of calls in the protocol."""
 
@@ -165,6 +168,7 @@ class UpdateWriter:
         if event.tool:
             facts["title"] = (tool.title if tool is not None else "") or name
             facts["kind"] = kind_of(tool)
+            facts["_meta"] = {META: {"tool": name}}
         if event.arguments is not None:
             facts["rawInput"] = event.arguments
             locations = locations_of(tool, event.arguments, self._cwd)

@@ -71,7 +71,7 @@ def test_a_descriptor_has_the_fields_of_its_schema():
         "override",
         "permissions",
     }  # `origin.overrides` and `capabilities` are what comes of them
-    of_others = {"fixture", "faults"}  # what its pack, project and scenario say
+    of_others = {"fixture", "faults", "offline"}  # what its pack, project and scenario say
     assert (
         field_names(Descriptor) - blocks - of_others - {"origin"}
         == properties("descriptor") - of_the_document

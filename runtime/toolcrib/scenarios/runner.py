@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolcrib.core.clock import RealClock, format_time
-from toolcrib.core.errors import ConfigurationError, ExpressionError
+from toolcrib.core.errors import ConfigurationError, ExpressionError, NetworkRefused
 from toolcrib.core.model import JSON, Outcome, Result
 from toolcrib.core.virtual_clock import VirtualClock
 from toolcrib.engine.runtime import Runtime
@@ -32,6 +32,7 @@ from toolcrib.scenarios.reports import (
     GoldenChange,
     ScenarioFailure,
     ScenarioReport,
+    StepReport,
     common_warnings,
     digest_of,
     digest_of_all,
@@ -122,7 +123,7 @@ def _report_of(
     log = run.log
     agent = None
     if run.agent is not None:
-        failures = (*log.mask_failures(run.agent.all_failures), *failures)
+        failures = (*log.mask_failures(run.agent.all_failures), *_network_refusals(log.reports()), *failures)
         passed = passed and not run.agent.failed
         agent = run.agent.report()
     return ScenarioReport(
@@ -137,6 +138,13 @@ def _report_of(
         wall_time=RealClock.monotonic() - started,
         digest=lambda: digest_of(log.reports(), log.mask(changes_of(session.store)), virtual, agent),
     )
+
+
+def _network_refusals(steps: Iterable[StepReport]) -> list[ScenarioFailure]:
+    """A failure for each tool whose calls by an agent may not reach the network. The agent may go on without their results."""
+    errors = [step.result.error for step in steps if step.result is not None]
+    refused = [error.message for error in errors if error is not None and error.code == NetworkRefused.code]
+    return [ScenarioFailure("agent", (message,), "/agent") for message in dict.fromkeys(refused)]
 
 
 class ScriptedApprover:

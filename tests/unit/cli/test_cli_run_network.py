@@ -121,3 +121,14 @@ def test_a_scenario_that_may_not_reach_the_network_asks_for_no_trust(rates, tool
     result = toolcrib("run", "s.scenario.yaml")
     assert "would reach the network" in result.stdout
     assert "is not trusted, so only" not in result.stdout
+
+
+def test_an_agent_that_goes_on_without_the_result_fails_the_run(rates, toolcrib):
+    server = rates(
+        "agent:", "  turns: [{user: Rate?, script: [{call: rate}, {call: rate}, {say: I do not know.}]}]"
+    )
+    result = toolcrib("run", "s.scenario.yaml")
+    assert result.exit_code == exit_codes.PROBLEMS
+    assert "FAILED s › agent (s.scenario.yaml:" in result.stdout
+    assert result.stdout.count("`rate` would reach the network in mode `live`") >= 1
+    assert server.requests == []

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
 from toolcrib.core.pointers import pointer_step
-from toolcrib.expressions.compiler import ExpressionPart
+from toolcrib.expressions.compiler import ExpressionPart, hidden_definition_name
 from toolcrib.expressions.expression import RESERVED, compile_condition
 from toolcrib.expressions.operators import add, is_number
 from toolcrib.expressions.structures import Rendering, compile_value, with_location
@@ -371,7 +371,7 @@ def check_name(name: str, names: Collection[str], problems: list[Problem], point
         message = f"`{shortened(name)}` is not a valid name in expressions"
         hint = "use letters, digits and `_`, without a digit at the start, and no reserved word"
         problems.append(Problem(code="invalid_name", message=message, pointer=pointer, hint=hint))
-    elif name in names:
+    elif name in names or hidden_definition_name(name) in names:
         message = f"the name `{name}` is already in use here"
         problems.append(
             Problem(code="name_taken", message=message, pointer=pointer, hint="choose another name")

@@ -63,9 +63,12 @@ _BALANCED: Final = rf"(?:{_STRING}|[=!<>]=|{_OTHER[:-1]}=,:;]|{_BRACKETS})*"
 """A body with closed quotes and brackets, and with `,`, `:` and `=` only within brackets."""
 
 
-def _body() -> str:
-    """A body without braces in which operands and operators alternate, and functions and tests are known."""
-    functions = _any_of(FUNCTIONS)
+def _body(functions: str = _NAME) -> str:
+    """A body without braces in which operands and operators alternate, and tests are known.
+
+    Args:
+        functions: Pattern of the functions that may be called. By default any name, since packs and projects define their own.
+    """
     test = rf"is\s+(?:not\s+)?{_any_of(TESTS)}\b(?:\s*\(\s*\))?"
     words = r"(?:and|or|in|if|else|not\s+in|is\s+(?:not\s+)?(?:in|matching))\b"
     glued = rf"(?:\b|\.\s*{_DIGITS})"  # a word may directly follow a number: `1if`, `.0if`
@@ -90,7 +93,12 @@ _BRACES: Final = rf"""\{{\{{(?:{_STRING}|[^'"{{}}])*(?:\{{|\}}[^}}])"""
 """A text with an object in an expression, whose end a regular expression cannot find."""
 
 READABLE: Final = rf"^{_LITERAL}(?:\{{\{{(?:[+\s][-+\s]*)?{_body()}\}}\}}{_LITERAL})*{_END}$|{_BRACES}"
-"""A text whose expressions join operands with operators and call known functions."""
+"""A text whose expressions join operands with operators."""
+
+READABLE_REQUEST: Final = (
+    rf"^{_LITERAL}(?:\{{\{{(?:[+\s][-+\s]*)?{_body(_any_of(FUNCTIONS))}\}}\}}{_LITERAL})*{_END}$|{_BRACES}"
+)
+"""A text of a request, whose expressions call built-in functions only."""
 
 WHOLE: Final = rf"^[^!-~]*{BODY}[^!-~]*$|{MANY}"
 """A text that is one expression."""

@@ -86,6 +86,10 @@ _CLOSED: Final = _text(
 )
 _READABLE: Final = _text(
     editor_patterns.READABLE,
+    "an expression joins operands with operators: `{{ args.name | upper }}`",
+)
+_READABLE_REQUEST: Final = _text(
+    editor_patterns.READABLE_REQUEST,
     "an expression joins operands with operators and calls only known functions: `{{ args.name | upper }}`",
 )
 _WITHOUT_VARIABLES: Final = _text(
@@ -198,6 +202,7 @@ def _forms() -> Mapping[str, Any]:
     forms: dict[str, Any] = {
         "closed": _CLOSED,
         "readable": _READABLE,
+        "readable_request": _READABLE_REQUEST,
         "text": {"allOf": [_refer("closed"), _refer("readable"), _WITHOUT_VARIABLES]},
         "rendered": _within("rendered", "text", _NOT_COMPUTED),
         "computed": {
@@ -241,10 +246,8 @@ def _forms() -> Mapping[str, Any]:
                 _refer("readable"),
             ]
         },
-        "template": _text(
-            editor_patterns.TEMPLATE, "close every expression and statement, and call only known functions"
-        ),
-        "request_text": {"allOf": [_refer("closed"), _refer("readable"), _LOOKED_UP]},
+        "template": _text(editor_patterns.TEMPLATE, "close every expression and statement"),
+        "request_text": {"allOf": [_refer("closed"), _refer("readable_request"), _LOOKED_UP]},
         "request": _within("request", "request_text", {"not": {"pattern": r"\{\{|\$\{"}}),
         "url": {
             "allOf": [_URL, _refer("request_text")],

@@ -168,6 +168,7 @@ def test_a_name_of_a_pack_cannot_be_hidden():
     assert faults(SHARED, "{rows: {fee: {in: flights, key: F1}}, result: '{{ fee }}'}") == [
         ("name_taken", "/mock/rows/fee")
     ]
+    assert faults(SHARED, "{let: {fare: 1}, result: '{{ fare }}'}")[:1] == [("name_taken", "/mock/let/fare")]
 
 
 def test_a_misspelt_function_suggests_the_right_one():

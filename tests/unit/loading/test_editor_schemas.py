@@ -128,8 +128,6 @@ SEEN = [
     ("expression_syntax", agent("", "user: '{{ run + }}'")),
     ("expression_syntax", prompt('system: "Hello {{ name"')),
     ("expression_syntax", tool('mcp: {server: s, args: {a: "{{ args. }}"}}')),
-    ("unknown_function", mock('result: "{{ args.x | uper }}"')),
-    ("unknown_function", mock('result: "{{ shout(args.x) }}"')),
     ("unknown_function", mock('result: "{{ args.x is defined }}"')),
     ("unknown_function", live('headers: {X: "{{ uper(args.x) }}"}')),
     ("expression_not_allowed", mock('result: "{% if args.x %}"')),
@@ -262,6 +260,9 @@ INPUT = "input_schema: {properties: {a: {type: integer}}, additionalProperties: 
 
 UNSEEN = [
     ("expression_syntax", mock('result: "{{ (] }}"')),
+    # A mock may call functions that its pack or project defines.
+    ("unknown_function", mock('result: "{{ args.x | uper }}"')),
+    ("unknown_function", mock('result: "{{ shout(args.x) }}"')),
     ("unknown_function", tool('input_schema: true, live: {url: "https://h.example/{{ uuid() }}"}')),
     ("expression_not_allowed", mock('result: "{{ args.a is matching args.b }}"')),
     ("missing_key", agent("assertions: [{type: directional, params: {check: same_tool_calls}}]")),

@@ -22,8 +22,11 @@ from rounds import Round, Row, interleaved, line
 
 from toolcrib import Executors, Registry, Runtime, parse_registry
 
-CALLS = 2_000
-"""Calls in one round."""
+CALLS = 100
+"""Calls in one round: few, since other load of a machine changes from one millisecond to the next."""
+
+COLLECT_EVERY = 200
+"""Number of such rounds between two garbage collections."""
 
 ARGUMENTS: dict[str, Any] = {"city": "Lisbon", "days": 3}
 
@@ -85,7 +88,8 @@ def typed_call(loop: asyncio.AbstractEventLoop, rounds: int = 60) -> Row:
             # Rounds of about the same time: a shorter one would be affected less by other load.
             "by hand": a_round(loop, partial(weather_by_hand, ARGUMENTS), 2 * CALLS),
         },
-        rounds,
+        rounds * COLLECT_EVERY,
+        collect_every=COLLECT_EVERY,
     )
     loop.run_until_complete(tools.aclose())
     what = "typed asynchronous function"

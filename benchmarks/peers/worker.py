@@ -1,7 +1,7 @@
 """The protocol of every peer's script: it reports its versions, then measures one line of input per round.
 
 A script passes its contenders to `serve`: name -> an async function without arguments. Input lines are
-`NAME COUNT CALLERS`; the answer is the mean time of one call in seconds. Scripts of live calls get the origin to call
+`NAME COUNT CALLERS COLLECT`, the last 1 or 0; the answer is the mean time of one call in seconds. Scripts of live calls get the origin to call
 as an argument.
 """
 
@@ -54,7 +54,6 @@ async def bare() -> dict[str, Any]:
 
 async def timed(call: Callable[[], Awaitable[object]], count: int, callers: int) -> float:
     """Mean seconds per call of concurrent callers."""
-    gc.collect()
     if callers == 1:
         started = perf_counter()
         for _ in range(count):
@@ -82,7 +81,9 @@ async def serve(packages: tuple[str, ...], contenders: Mapping[str, Callable[[],
         flush=True,
     )
     for line in sys.stdin:
-        name, count, callers = line.split()
+        name, count, callers, collect = line.split()
+        if collect == "1":
+            gc.collect()
         print(await timed(known[name], int(count), int(callers)), flush=True)
 
 

@@ -86,6 +86,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
     Args:
         heard: Called with each chunk of its stdout.
         silent: Called when its stdout ends, and when it exits; `code` and `deaf` tell them apart.
+        marked: A mark that the caller has registered with the orphan reaper; the mark of the process begins with it. Empty
+            if the process registers its own.
         sandbox: Its sandbox; None for none. The system ends the descendants of a process in a sandbox with it, so that
             they are not looked for.
 
@@ -98,9 +100,15 @@ class ChildProcess(asyncio.SubprocessProtocol):
     """
 
     def __init__(
-        self, heard: Callable[[bytes], None], silent: Callable[[], None], *, sandbox: Sandbox | None = None
+        self,
+        heard: Callable[[bytes], None],
+        silent: Callable[[], None],
+        *,
+        marked: str = "",
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._heard = heard
+        self._registers = sandbox is None and not marked
         self._sandbox = sandbox
         self._status = -1
         self._told = b""
@@ -114,7 +122,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         self._room.set()
         self._broken = False
         self._forks: int | None = None
-        self.mark = secrets.token_hex(12)
+        self.mark = marked + secrets.token_hex(12)
         self.pid = 0
         self.code: int | None = None
         self.deaf = False
@@ -153,7 +161,8 @@ class ChildProcess(asyncio.SubprocessProtocol):
         if self._sandbox is None:
             self._forks = count_forks()
             # Before the start: our process may be killed at any moment after it.
-            ORPHAN_REAPER.add(self.mark)
+            if self._registers:
+                ORPHAN_REAPER.add(self.mark)
         else:
             self._status, *inherited = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             home = env.get("HOME", "")
@@ -283,9 +292,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
     def _forget(self) -> None:
         # Without this the reaper would run as long as this process does.
         _LIVE.pop(self.mark, None)
-        if self._sandbox is None:
+        if self._registers:
             ORPHAN_REAPER.remove(self.mark)
-        elif self._status >= 0:
+        if self._status >= 0:
             os.close(self._status)
             self._status = -1
 

@@ -220,8 +220,11 @@ def reap_orphans(pid: int) -> None:
     """
     # The inherited working directory would keep its file system from being unmounted.
     os.chdir("/")
-    handle = os.pidfd_open(pid)
-    # If the parent died before `pidfd_open`, the handle may refer to a process with a reused ID.
+    # The parent may have died while this process started.
+    handle: int | None = None
+    with suppress(ProcessLookupError):
+        handle = os.pidfd_open(pid)
+    # If it died before `pidfd_open`, the handle may refer to a process with a reused ID.
     came_in_time = os.getppid() == pid
     marks = _marks_until_end(handle if came_in_time else None)
     # `select` sleeps here because this script cannot import the package's clock. It sleeps before the first look, too: a
@@ -282,8 +285,8 @@ class _Process(NamedTuple):
 class OrphanReaper:
     """Manages the reaper process, from any thread. Every method does nothing where a reaper cannot run.
 
-    The reaper runs as long as there are marks. A mark that no process carries keeps it running between children: to start
-    it takes longer than many programs run.
+    The reaper runs as long as there are marks. A mark with which those of several children begin keeps it running between
+    them: to start it takes longer than many programs run, and so does waking it up for each of them.
     """
 
     def __init__(self) -> None:
@@ -300,10 +303,11 @@ class OrphanReaper:
     def add(self, mark: str) -> None:
         """Register the mark of a child before it starts, unless it is registered already."""
         with self._changing:
-            if mark in self._marks:
+            if mark in self._marks and self._runs():
                 return
+            known = mark in self._marks
             self._marks.add(mark)
-            if not self._tell(f"+{mark}\n"):
+            if known or not self._tell(f"+{mark}\n"):
                 # There is none, or it was killed.
                 self._stop()
                 self._process = _started()
@@ -341,6 +345,14 @@ class OrphanReaper:
             os.waitpid(process.pid, 0)
         os.close(process.handle)
         os.close(process.stdin)
+
+    def _runs(self) -> bool:
+        """Whether the reaper runs, or none can be started."""
+        if self._process is None:
+            return True
+        ended = select.poll()
+        ended.register(self._process.handle, select.POLLIN)
+        return not ended.poll(0)
 
     def _tell(self, line: str) -> bool:
         """Pass a line to the reaper; whether it takes it."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import leftovers
+from toolcrib.core import process_tree
 from toolcrib.core.process_tree import SEES_ALL, MarkList, OrphanReaper, younger_processes
 
 FIRST = 300
@@ -82,7 +84,8 @@ class TestOrphanReaper:
         assert leftovers.children() - before == set()
         assert not reaper.has("kept")
 
-    def test_a_reaper_that_was_killed_is_replaced(self):
+    @pytest.mark.parametrize("mark", ["first", "second"])
+    def test_a_reaper_that_was_killed_is_replaced(self, mark):
         before, reaper = leftovers.children(), OrphanReaper()
         reaper.add("first")
         [killed] = leftovers.children() - before
@@ -90,7 +93,7 @@ class TestOrphanReaper:
         signal.pidfd_send_signal(handle, signal.SIGKILL)
         os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOWAIT)
         os.close(handle)
-        reaper.add("second")
+        reaper.add(mark)
         assert len(leftovers.children() - before) == 1
         reaper.end()
         assert leftovers.children() - before == set()
@@ -101,6 +104,17 @@ class TestOrphanReaper:
         reaper.remove("another")
         assert len(leftovers.children() - before) == 1
         reaper.end()
+
+
+@pytest.mark.skipif(not SEES_ALL, reason="orphans are found on Linux alone")
+def test_a_reaper_whose_parent_has_ended_before_it_started_ends_the_orphans():
+    mark = os.urandom(12).hex()
+    with subprocess.Popen(["true"]) as parent:
+        pass
+    with subprocess.Popen(["sleep", "600"], env={**os.environ, "TOOLCRIB_CHILD": f"{mark}.1"}) as orphan:
+        reaper = [sys.executable, "-I", "-S", process_tree.__file__, str(parent.pid)]
+        ended = subprocess.run(reaper, input=f"+{mark}\n".encode(), check=True, capture_output=True)
+        assert (orphan.wait(60), ended.stderr) == (-signal.SIGKILL, b"")
 
 
 @pytest.fixture

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from commands import python_command
 from exec_tools import call, document, gone, registry_of, run, written
 from toolcrib import Executors, Outcome, Runtime
+from toolcrib.core.clock import RealClock
 from toolcrib.core.errors import NotReady
 from toolcrib.core.model import Limits
 from toolcrib.core.process_limits import ProcessLimits, check_measurable
-from toolcrib.core.process_tree import children_of
+from toolcrib.core.process_tree import SEES_ALL, children_of, find_processes
 
 PYTHON = [sys.executable, "-I", "-S", "-c"]
 
@@ -476,6 +478,51 @@ async def test_the_reaper_runs_between_calls_and_ends_with_the_runtime():
         assert {*children_of(os.getpid())} <= between
     assert executor.keeps_nothing
     assert {*children_of(os.getpid())} <= before
+
+
+CALLER = """
+import asyncio, sys
+from toolcrib import Executors, Runtime, parse_registry
+
+async def main():
+    kinds = Executors.installed()
+    registry = parse_registry("tool.json", sys.argv[1], kinds=kinds)
+    async with Runtime(registry, executors=kinds, sandbox="none") as runtime:
+        await runtime.call("tool", {"seconds": "0"})
+        await runtime.call("tool", {"seconds": "600"})
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(not SEES_ALL, reason="processes are found in /proc")
+async def test_programs_of_later_calls_end_with_a_caller_that_is_killed(tmp_path):
+    place, block = (
+        f"HERE={tmp_path}",
+        {"command": ["sleep", "{{ args.seconds }}"], "env": {"HERE": str(tmp_path)}},
+    )
+    schema = {"properties": {"seconds": {"type": "string"}}}
+    tool = json.dumps({"name": "tool", "mode": "exec", "exec": block, "input_schema": schema})
+    with started(CALLER, tool) as caller:
+        async with asyncio.timeout(60):
+            while not [pid for pid in find_processes(0, place) if b"600" in command_of(pid)]:
+                await RealClock().sleep(0.02)
+        caller.kill()
+    async with asyncio.timeout(60):
+        while find_processes(0, place):
+            await RealClock().sleep(0.02)
+
+
+def started(code, *words):
+    return subprocess.Popen(python_command("-c", code, *words))
+
+
+def command_of(pid):
+    """The command line of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 async def test_a_descendant_in_a_session_of_its_own_is_ended_after_the_program():

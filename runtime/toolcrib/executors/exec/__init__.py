@@ -7,7 +7,6 @@ writes `sandbox: none`.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -31,8 +30,6 @@ __all__ = ["ExecExecutor"]
 
 MODE = "exec"
 
-_NUMBERS = itertools.count(1)
-
 
 @cache
 def _block_schema() -> Schema:
@@ -55,8 +52,8 @@ class ExecExecutor:
         self._running: dict[str, RunningPrograms] = {}
         self._retired: list[RunningPrograms] = []
         self._ending: set[asyncio.Task[None]] = set()
-        # No process carries it: it keeps the orphan reaper running between calls.
-        self._mark = f"exec-{os.getpid()}-{next(_NUMBERS)}"
+        # Those of the programs of calls begin with it, so that the orphan reaper does not have to know each of them.
+        self._mark = os.urandom(12).hex()
 
     @property
     def block_schema(self) -> Schema:

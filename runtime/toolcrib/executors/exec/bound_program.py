@@ -66,7 +66,7 @@ class BoundProgram:
             world: Masks secrets.
             running: The programs that stay running; None to start one for each call.
             ending: Receives the tasks that end processes, which outlive cancelled calls.
-            mark: Keeps the orphan reaper running between calls.
+            mark: The marks of the programs begin with it; it is registered with the orphan reaper at the first call.
         """
         block: Any = tool.bindings[MODE]
         self.tool = tool
@@ -107,7 +107,7 @@ class BoundProgram:
     async def _run(
         self, call: Call, arguments: list[str], environment: dict[str, str], given: JSON
     ) -> Result:
-        run = _ProgramRun(self._plan, self.tool.limits.output_size)
+        run = _ProgramRun(self._plan, self.tool.limits.output_size, self._mark)
         if self._plan.sandbox is None:
             ORPHAN_REAPER.add(self._mark)
         try:
@@ -200,12 +200,12 @@ class _ProgramRun:
         exceeded: The limit that it exceeded; None for none.
     """
 
-    def __init__(self, plan: LaunchPlan, most: int) -> None:
+    def __init__(self, plan: LaunchPlan, most: int, mark: str) -> None:
         self._plan = plan
         self._most = most
         self._chunks: list[bytes] = []
         self._monitor: ProcessMonitor | None = None
-        self.child = ChildProcess(self._heard, lambda: None, sandbox=plan.sandbox)
+        self.child = ChildProcess(self._heard, lambda: None, marked=mark, sandbox=plan.sandbox)
         self.size = 0
         self.too_large = False
         self.has_run = False

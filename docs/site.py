@@ -22,6 +22,7 @@ OUTSIDE = {
     "ARCHITECTURE.md": "explanation/architecture.md",
     "CHANGELOG.md": "changelog.md",
     "benchmarks/RESULTS.md": "explanation/benchmarks.md",
+    "packs/acp-client/README.md": "reference/editor-tools.md",
     "packs/retail/README.md": "tutorial-online-shop.md",
     "packs/workspace/README.md": "reference/file-tools.md",
 }

@@ -67,12 +67,10 @@ def requested_call(context: RequestContext, tools: Registry) -> RequestedCall:
     """
     message = context.message
     assert message is not None  # noqa: S101 -- the SDK requires it in a request
-    data: list[Any] = [
-        MessageToDict(part.data) for part in message.parts if part.WhichOneof("content") == "data"
-    ]
     fields = message.metadata.fields
     found = MessageToDict(fields[CALL]) if CALL in fields else context.metadata.get(CALL)
     if found is None:
+        data = _data_in(message)
         written = next((each for each in data if isinstance(each, dict) and CALL in each), None)
         if written is None:
             return _unmarked(message, data, tools)
@@ -83,6 +81,7 @@ def requested_call(context: RequestContext, tools: Registry) -> RequestedCall:
         )
     params = found.get("params")
     if params is None:
+        data = _data_in(message)
         params = data[0] if data and CALL not in data[0] else {}
     for part in message.parts:
         try:
@@ -98,6 +97,11 @@ def requested_call(context: RequestContext, tools: Registry) -> RequestedCall:
     if not isinstance(key, str) or len(key) > LONGEST_KEY or not key.isprintable():
         raise InvalidCall(f"`idempotency_key` must be a text of 1 to {LONGEST_KEY} printable characters")
     return RequestedCall(name, whole_numbers(params), key)
+
+
+def _data_in(message: Message) -> list[Any]:
+    """The values of the data parts of a message."""
+    return [MessageToDict(part.data) for part in message.parts if part.WhichOneof("content") == "data"]
 
 
 def named_tool(name: str, tools: Registry) -> str | None:

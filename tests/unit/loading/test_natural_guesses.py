@@ -22,6 +22,8 @@ def problems(tmp_path, text, name="a.tool.yaml"):
         ("mode: http\nhttp: {url: 'https://a.example', method: GET}", "/http", "write `live: ...` instead"),
         ("mode: live\nhttp: {url: 'https://a.example', query: {a: 1}}", "/http", "write `live: ...` instead"),
         ("http: {url: 'https://a.example'}\nmock: {result: 1}", "/http", "write `live: ...` instead"),
+        ("let: {a: 1}\nmock: {result: 1}", "/let", "write `mock: {let: ...}` instead"),
+        ("guard: []\nmock: {result: 1}", "/guard", "write `mock: {guard: ...}` instead"),
         ("mock: {reply: {result: 1}}", "/mock/reply", "write `rules: [{reply: ...}]` instead"),
         ("mock: {response: {a: 1}}", "/mock/response", "write `result: ...` instead"),
         (

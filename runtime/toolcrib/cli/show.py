@@ -131,7 +131,7 @@ def _example(tool: Descriptor, index: int) -> dict[str, JSON]:
 def tool_lines(runtime: Runtime, tool: Descriptor) -> Iterator[str]:
     """The details of a tool, as lines for a terminal."""
     title = f"  {escape_terminal(tool.title)}" if tool.title else ""
-    yield click.style(tool.name, bold=True) + title
+    yield click.style(tool.name, bold=True) + signature_of(tool) + title
     for line in escape_terminal(tool.description).splitlines():
         yield f"  {line}"
     yield ""
@@ -149,6 +149,19 @@ def tool_lines(runtime: Runtime, tool: Descriptor) -> Iterator[str]:
     if tool.metadata:
         yield from ("", "metadata")
         yield from _indented(escape_terminal(line) for line in outline(dict(tool.metadata)))
+
+
+def signature_of(tool: Descriptor) -> str:
+    """The arguments of a tool: `(city, days=3, unit?)`; empty if its schema is not a plain object."""
+    schema: Any = tool.input_schema
+    if not isinstance(schema, dict) or not isinstance(properties := schema.get("properties", {}), dict):
+        return ""
+    required = schema.get("required", [])
+    words = []
+    for name, part in properties.items():
+        default = f"={compact(part['default'])}" if isinstance(part, dict) and "default" in part else "?"
+        words.append(name if name in required else name + default)
+    return escape_terminal(f"({', '.join(words)})")
 
 
 def call_line(tool: Descriptor) -> str:

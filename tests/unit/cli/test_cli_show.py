@@ -45,7 +45,7 @@ mock: {result: {token: abc123}}
 
 def test_a_page_shows_where_a_tool_is_from_and_how_it_behaves(tools, toolcrib):
     assert toolcrib("show", "echo").stdout.splitlines() == [
-        "echo",
+        "echo(text, times=1)",
         "  Says it again. And that is all.",
         "",
         "  file            descriptors/echo.tool.yaml:2",
@@ -80,7 +80,7 @@ def test_a_page_shows_all_that_is_written_and_why_a_mode_is_missing(write, toolc
     write({"descriptors/rich.tool.yaml": RICH})
     page = toolcrib("show", "rich").stdout
     for text in (
-        "rich  Everything",
+        "rich(password?)  Everything",
         "  Second line.",
         "robot (unavailable)",
         "available in    mock",

@@ -743,6 +743,27 @@ async def test_odd_answers_have_one_outcome(tmp_path, answers, outcome, code):
         assert (result.outcome, result.error.code if result.error else "") == (outcome, code)
 
 
+NOT_JSON = float("nan"), float("inf")  # Python writes them, and the SDK's parser reads them
+
+
+@pytest.mark.parametrize("number", NOT_JSON)
+@pytest.mark.parametrize("place", ["value", "metadata", "error", "progress"])
+async def test_a_number_that_json_does_not_have_is_no_answer(tmp_path, number, place):
+    made = {"task": task(value=[number] if place == "value" else 1)}
+    if place == "metadata":
+        made["task"]["artifacts"][0]["metadata"]["execution_time_ms"] = number
+    elif place == "error":
+        said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"data": {"error": {"details": number}}}]}
+        made["task"]["status"] = {"state": "TASK_STATE_FAILED", "message": said}
+    elif place == "progress":
+        made = status("TASK_STATE_WORKING")
+        made["statusUpdate"]["metadata"] = {EXTENSION: {"progress": number}}
+    async with serving(Hostile(([made], "ends"))) as server, project(tmp_path, server.origin) as tools:
+        result = await tools.call("crm__note", {})
+        assert (result.outcome, result.error.code) == (Outcome.INVALID_RESULT, "protocol_violation")
+        assert "NaN or an infinity" in result.message
+
+
 async def test_a_task_that_never_ends_is_over_at_its_deadline(tmp_path):
     note = {"name": "note", "timeout": "300ms", "a2a": {"agent": "crm"}}
     cancelled = raw_answer(

@@ -6,6 +6,7 @@ import pytest
 from a2a.helpers import new_data_part, new_text_part
 from a2a.types import Artifact, Part
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Value
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,6 +97,15 @@ def test_an_artifact_with_an_empty_part_is_not_valid():
     result = result_from_artifact(artifact, lenient=True)
     assert (result.outcome, result.error.code) == (Outcome.INVALID_RESULT, "protocol_violation")
     assert "part 2" in result.message
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("-inf")])
+def test_a_number_that_json_does_not_have_is_not_valid(number):
+    artifact = Artifact(artifact_id="a", parts=[Part(data=Value(number_value=number))])
+    result = result_from_artifact(artifact, lenient=True)
+    assert (result.outcome, result.error.code) == (Outcome.INVALID_RESULT, "protocol_violation")
+    artifact = Artifact(artifact_id="a", parts=[new_data_part(1)], metadata={"n": number})
+    assert result_from_artifact(artifact, lenient=True).error.code == "protocol_violation"
 
 
 def test_a_failure_has_no_artifact():

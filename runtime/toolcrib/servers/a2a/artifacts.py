@@ -104,9 +104,20 @@ class ArtifactParts:
 
 
 def to_json(message: Any) -> dict[str, Any]:
-    """A protobuf struct or message as JSON, with integers in place of whole floats."""
-    made: dict[str, Any] = whole_numbers(MessageToDict(message))
+    """A protobuf value, struct or message as JSON, with integers in place of whole floats.
+
+    Raises:
+        InvalidAnswer: It contains NaN or an infinity.
+    """
+    made: dict[str, Any] = whole_numbers(_with_floats(message))
     return made
+
+
+def _with_floats(message: Any) -> Any:
+    try:
+        return MessageToDict(message)
+    except ValueError:
+        raise InvalidAnswer("it sent NaN or an infinity, which JSON does not have") from None
 
 
 class ToolValue(NamedTuple):
@@ -131,7 +142,7 @@ def value_of_parts(parts: Sequence[Part], schema: Schema | None) -> ToolValue:
         schema: The output schema, which tells integers and numbers apart; None for none.
 
     Raises:
-        InvalidAnswer: A part is empty, or its exact text is not valid JSON.
+        InvalidAnswer: A part is empty, its exact text is not valid JSON, or it contains NaN or an infinity.
     """
     data: list[JSON] = []
     exact: list[JSON] = []
@@ -140,7 +151,7 @@ def value_of_parts(parts: Sequence[Part], schema: Schema | None) -> ToolValue:
     for place, part in enumerate(parts):
         kind = part.WhichOneof("content")
         if kind == "data":
-            data.append(MessageToDict(part.data))
+            data.append(_with_floats(part.data))
         elif kind == "text" and _is_exact(part):
             try:
                 exact.append(decode_json(part.text))
@@ -185,7 +196,7 @@ def content_of_part(part: Part) -> Content:
     if kind == "text":
         return Content("text", text=part.text)
     if kind == "data":
-        return Content("text", text=compact(whole_numbers(MessageToDict(part.data))), mime_type=JSON_TYPE)
+        return Content("text", text=compact(to_json(part.data)), mime_type=JSON_TYPE)
     if kind == "url":
         return Content("resource", uri=part.url, mime_type=media, title=title)
     raw = b64encode(part.raw).decode()

@@ -38,13 +38,11 @@ def result_from_artifact(
         from toolcrib.servers.a2a import artifacts  # noqa: PLC0415 -- optional
     from toolcrib.servers.mcp.failures import InvalidAnswer  # noqa: PLC0415 -- as above
 
-    read = artifacts.ArtifactParts(artifact)
-    if not (read.marked or lenient):
-        message = (
-            f"the artifact is not marked as the result of a tool: its metadata has no `{artifacts.RESULT}`"
-        )
-        return Result.failure(Outcome.INVALID_RESULT, message, code="missing_result")
     try:
+        read = artifacts.ArtifactParts(artifact)
+        if not (read.marked or lenient):
+            message = f"the artifact is not marked as the result of a tool: its metadata has no `{artifacts.RESULT}`"
+            return Result.failure(Outcome.INVALID_RESULT, message, code="missing_result")
         return artifacts.result_of_parts(read.parts, output_schema, read.metadata)
     except InvalidAnswer as invalid:
         message = f"the artifact is not valid: {invalid.message}"

@@ -13,13 +13,12 @@ import httpx
 from a2a.client import Client, ClientConfig, ClientFactory
 from a2a.client.card_resolver import parse_agent_card
 from a2a.types import Message, Part, Role, SendMessageConfiguration, SendMessageRequest
-from google.protobuf.json_format import MessageToDict
 from google.protobuf.struct_pb2 import Struct, Value
 
 from toolcrib.core.model import JSON
 from toolcrib.core.text import compact
 from toolcrib.http import HTTPError
-from toolcrib.servers.a2a.artifacts import JSON_TYPE, exact_part, to_struct
+from toolcrib.servers.a2a.artifacts import JSON_TYPE, exact_part, to_json, to_struct
 from toolcrib.servers.a2a.cards import (
     EXTENSION,
     LARGEST_CARD,
@@ -28,7 +27,7 @@ from toolcrib.servers.a2a.cards import (
     decode_card,
     sdk_card,
 )
-from toolcrib.servers.a2a.numbers import is_inexact, whole_numbers
+from toolcrib.servers.a2a.numbers import is_inexact
 from toolcrib.servers.a2a.transport import AgentTransport
 from toolcrib.servers.endpoint import EndpointClient, ExchangeFailure
 from toolcrib.servers.mcp.failures import InvalidAnswer
@@ -146,10 +145,14 @@ def text_of_message(message: Message) -> str:
 
 
 def error_of_message(message: Message) -> dict[str, Any]:
-    """The `error` object in a data part of a message; empty if there is none."""
+    """The `error` object in a data part of a message; empty if there is none.
+
+    Raises:
+        InvalidAnswer: It contains NaN or an infinity.
+    """
     for part in message.parts:
         if part.WhichOneof("content") == "data":
-            value = whole_numbers(MessageToDict(part.data))
+            value: Any = to_json(part.data)
             error = value.get("error") if isinstance(value, dict) else None
             if isinstance(error, dict):
                 return error

@@ -7,7 +7,6 @@ caller cancels. States that move backwards and repeated events change nothing on
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from contextvars import Context
@@ -399,12 +398,8 @@ class AgentTask:
 
 
 def _number(value: Any) -> float | None:
-    """A number of the metadata as a finite float; None if it is something else."""
-    try:
-        number = None if isinstance(value, bool | str) else float(value)
-    except (TypeError, OverflowError):
-        return None
-    return number if number is not None and math.isfinite(number) else None
+    """A number of the metadata; None if it is something else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _clean(content: Content) -> Content:

@@ -161,6 +161,12 @@ with other servers therefore show the smallest possible ratios, and a goal below
     ),
     Section("loading", "Loading", lambda _versions: loading.rows()),
     Section("startup", "Start-up", lambda _versions: startup.rows()),
+    Section(
+        "extras",
+        "Extras that are not used",
+        lambda _versions: startup.rows_of_extras(),
+        "Two environments of their own, each with 1,000 tools and an index.",
+    ),
     Section("trust", "Trust", lambda _versions: trust.rows()),
     Section(
         "access",

@@ -3,9 +3,10 @@
 Measured is the command as pip writes it, from an installation that is not editable, in a virtual environment of its own
 that holds nothing else. Commands alternate, so that what else the machine does falls on all of them:
 
-    python benchmarks/startup.py [--rounds 60] [--python PATH]
+    python benchmarks/startup.py [--rounds 60] [--python PATH] [--extras]
 
-`--python` is the interpreter of an environment in which toolcrib is installed already.
+`--python` is the interpreter of an environment in which toolcrib is installed already. `--extras` compares commands of two
+environments instead, with and without the extras of the protocols that they do not use.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -85,6 +86,10 @@ GOALS = (
 )
 
 
+EXTRAS = "a2a,acp"
+"""The extras of protocols that `list` and `call` do not use."""
+
+
 def commands(folder: Path) -> dict[str, list[str]]:
     """Name -> words of every command; `folder` is that of the interpreter."""
     python, toolcrib = str(folder / "python"), str(folder / "toolcrib")
@@ -122,6 +127,22 @@ def seconds(words: Sequence[str], environment: Mapping[str, str]) -> float:
     return took
 
 
+def processor_seconds(words: Sequence[str], environment: Mapping[str, str], folder: Path) -> float:
+    """Processor time of one process in a folder: other load of the machine outweighs two per cent of the wall time.
+
+    Raises:
+        SystemExit: It failed.
+    """
+    begun = subprocess.Popen(
+        words, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL
+    )
+    _pid, status, used = os.wait4(begun.pid, 0)
+    begun.returncode = os.waitstatus_to_exitcode(status)
+    if begun.returncode:
+        raise SystemExit(f"{' '.join(words)} ended with {begun.returncode}")
+    return used.ru_utime + used.ru_stime
+
+
 @contextmanager
 def workplace() -> Iterator[Path]:
     """An empty folder that is removed afterwards."""
@@ -129,13 +150,13 @@ def workplace() -> Iterator[Path]:
         yield Path(folder)
 
 
-def install(folder: Path) -> Path:
-    """The interpreter of a new environment into which this checkout is installed by today's pip."""
+def install(folder: Path, extras: str = "") -> Path:
+    """The interpreter of a new environment into which this checkout is installed by today's pip, with extras (`a2a,acp`)."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
     pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
     subprocess.run([*pip, "--upgrade", "pip"], check=True)
-    subprocess.run([*pip, str(ROOT)], check=True)
+    subprocess.run([*pip, f"{ROOT}[{extras}]" if extras else str(ROOT)], check=True)
     return python
 
 
@@ -177,15 +198,37 @@ def rows(rounds: int = 60, python: Path | None = None) -> Iterator[Row]:
         yield Row(name, goal.base, times[goal.name], times[goal.base], goal.times)
 
 
+def rows_of_extras(rounds: int = 300) -> Iterator[Row]:
+    """Commands that use no protocol, in an environment with the extras of protocols and in one without them."""
+    contenders: dict[str, Callable[[], float]] = {}
+    with workplace() as folder:
+        for extras in (EXTRAS, ""):
+            # Each with descriptors and an index of its own, since the index belongs to the installation.
+            place = folder / (extras or "none")
+            place.mkdir()
+            environment = prepare(place)
+            named = commands(install(place / "venv", extras).parent)
+            time.sleep(REST)
+            for name in ("toolcrib list", "toolcrib call"):
+                run = partial(processor_seconds, named[name], environment, place)
+                run()
+                contenders[f"{name} {extras}"] = run
+        times = interleaved(contenders, rounds)
+    for name in ("toolcrib list", "toolcrib call"):
+        measure = f"{name}, processor time, extras {EXTRAS.replace(',', ' and ')} installed"
+        yield Row(measure, "not installed", times[f"{name} {EXTRAS}"], times[f"{name} "], 1.02)
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--python", type=Path)
+    parser.add_argument("--extras", action="store_true")
     given = parser.parse_args()
     python = given.python.absolute() if given.python else None
     print(f"Python {platform.python_version()}, {given.rounds} rounds, {TOOLS:,} tools")
-    for row in rows(given.rounds, python):
+    for row in rows_of_extras(given.rounds) if given.extras else rows(given.rounds, python):
         print(line(row))
 
 

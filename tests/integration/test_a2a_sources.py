@@ -9,10 +9,10 @@ import json
 import pytest
 from a2a.types import AgentCard
 from a2a.utils.signing import create_agent_card_signer
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from google.protobuf.json_format import MessageToDict, ParseDict
 from jwt import PyJWS
-from jwt.algorithms import ECAlgorithm, OKPAlgorithm
+from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from a2a_agents import DESCRIPTORS, SKILLS, card_of, echoes, sdk_agent
 from http_servers import raw_answer, serving
@@ -370,6 +370,8 @@ async def test_args_that_the_tool_does_not_accept_are_reported(tmp_path):
 EC_KEY = ec.generate_private_key(ec.SECP256R1())
 OTHER_KEY = ec.generate_private_key(ec.SECP256R1())
 ED_KEY = ed25519.Ed25519PrivateKey.generate()
+RSA_KEY = rsa.generate_private_key(65537, 2048)
+KINDS = {ED_KEY: OKPAlgorithm, RSA_KEY: RSAAlgorithm}
 
 
 def signed(key, algorithm, kid="k1", change=lambda card: card):
@@ -398,13 +400,15 @@ def signed_as_specified(base):
 def key_set(folder, *keys):
     made = []
     for kid, key in keys:
-        kind = OKPAlgorithm if key is ED_KEY else ECAlgorithm
+        kind = KINDS.get(key, ECAlgorithm)
         made.append({**json.loads(kind.to_jwk(key.public_key())), "kid": kid, "use": "sig"})
     (folder / "crm.jwks.json").write_text(json.dumps({"keys": made}))
     return "crm.jwks.json"
 
 
-@pytest.mark.parametrize(("key", "algorithm"), [(EC_KEY, "ES256"), (ED_KEY, "EdDSA")])
+@pytest.mark.parametrize(
+    ("key", "algorithm"), [(EC_KEY, "ES256"), (ED_KEY, "EdDSA"), (RSA_KEY, "RS256"), (RSA_KEY, "PS512")]
+)
 async def test_a_signed_card_is_verified(tmp_path, key, algorithm):
     keys = key_set(tmp_path, ("other", OTHER_KEY), ("k1", key))
     async with sdk_agent(card=signed(key, algorithm)) as crm:

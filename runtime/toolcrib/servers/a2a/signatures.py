@@ -81,17 +81,19 @@ def verified_card(raw: dict[str, Any], agent: Server) -> dict[str, Any]:
     from jwt import PyJWK  # noqa: PLC0415 -- as above
     from jwt.exceptions import InvalidKeyError, PyJWTError  # noqa: PLC0415 -- as above
 
-    keys = []
+    keys: list[tuple[str | None, Any]] = []
     for key in keys_of_file(agent.jwks, place):
         try:
-            keys.append(PyJWK.from_dict(key))
+            read = PyJWK.from_dict(key)
+            # PyJWT would give a key without `alg` one of the algorithms of its type, and refuse the others.
+            keys.append((read.key_id, read if "alg" in key else read.key))
         except PyJWTError as error:
             message = f"a key in {agent.jwks} cannot be used ({place}): {error}"
             raise ServerUnavailable(message, code="invalid_card_signature", retryable=False) from None
 
-    def provide(kid: str | None, _url: str | None) -> PyJWK:
+    def provide(kid: str | None, _url: str | None) -> Any:
         # Keys come from the file alone: the card may be forged, and with it the URL of its keys.
-        named = [key for key in keys if key.key_id == kid] or (keys if len(keys) == 1 else [])
+        named = [key for name, key in keys if name == kid] or ([keys[0][1]] if len(keys) == 1 else [])
         if not named:
             raise InvalidKeyError("unknown key")
         return named[0]

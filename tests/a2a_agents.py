@@ -16,7 +16,7 @@ from a2a.helpers import new_data_part, new_text_part
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import AgentCard, Task, TaskState, TaskStatus
 from google.protobuf.json_format import MessageToDict, ParseDict
@@ -115,6 +115,7 @@ class Agent(AgentExecutor):
     token: str = ""
     break_after: int = 0
     broken: bool = False
+    dead: bool = False
     store: Store = field(default_factory=Store)
 
     async def execute(self, context: RequestContext, queue: EventQueue) -> None:
@@ -167,6 +168,30 @@ def card_of(base: str, **changes: Any) -> dict[str, Any]:
     return {**card, **changes}
 
 
+def guarded(agent: Agent, app: Any) -> Any:
+    """The app of an agent, behind its token and the faults that a test wants."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = {key.decode(): value.decode() for key, value in scope["headers"]}
+            agent.headers.append(headers)
+            agent.paths.append(scope["path"])
+            public = not agent.token or "/.well-known/" in scope["path"]
+            if not public and headers.get("authorization") != f"Bearer {agent.token}":
+                await Response(status_code=401)(scope, receive, send)
+                return
+            if agent.dead and not agent.break_after:
+                raise ConnectionResetError("dead by the test")
+
+        async def counting(message: Any) -> None:
+            agent.not_modified += message["type"] == "http.response.start" and message["status"] == 304
+            await send(message)
+
+        await app(scope, receive, breaking(agent, send) if agent.break_after else counting)
+
+    return serve
+
+
 def breaking(agent: Agent, send: Any) -> Any:
     """Pass some pieces of one body on, and then break the connection."""
     left, agent.break_after = agent.break_after, 0
@@ -193,8 +218,13 @@ async def sdk_agent(
     cache_control: str = "public, max-age=60",
     card_headers: dict[str, str] | None = None,
     extended: Callable[[str], dict[str, Any]] | None = None,
+    sdk_card: bool = False,
 ) -> AsyncIterator[Agent]:
-    """Serve an agent of the SDK on a port of its own, in this event loop."""
+    """Serve an agent of the SDK on a port of its own, in this event loop.
+
+    Its card is `Agent.raw`, which a test may change and which may have members that the SDK's types drop; with `sdk_card`, it is
+    what the SDK serves.
+    """
     agent = Agent(note, token=token, cache_control=cache_control)
     sock = socket.socket(proto=socket.IPPROTO_TCP)  # else asyncio does not set TCP_NODELAY
     sock.bind(("127.0.0.1", 0))
@@ -216,32 +246,22 @@ async def sdk_agent(
         if agent.cache_control:
             headers["Cache-Control"] = agent.cache_control
         if request.headers.get("if-none-match") == tag:
-            agent.not_modified += 1
             return Response(status_code=304, headers=headers)
         return JSONResponse(agent.raw, headers=headers)
-
-    async def guarded(scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            headers = {key.decode(): value.decode() for key, value in scope["headers"]}
-            agent.headers.append(headers)
-            agent.paths.append(scope["path"])
-            public = not agent.token or "/.well-known/" in scope["path"]
-            if not public and headers.get("authorization") != f"Bearer {agent.token}":
-                await Response(status_code=401)(scope, receive, send)
-                return
-        await app(scope, receive, breaking(agent, send) if agent.break_after else send)
 
     path = "/.well-known/agent.json" if legacy_path else "/.well-known/agent-card.json"
     app = Starlette(
         routes=[
-            Route(path, card_route),
+            *(create_agent_card_routes(parsed) if sdk_card else [Route(path, card_route)]),
             *create_jsonrpc_routes(handler, "/rpc", enable_v0_3_compat=True),
             *create_rest_routes(handler, path_prefix="/rest"),
         ]
     )
     # A connection that the agent closes while a message is on its way would make the outcome of a call unknown.
     settings: dict[str, Any] = {"timeout_graceful_shutdown": 1, "timeout_keep_alive": 3600}
-    server = uvicorn.Server(uvicorn.Config(guarded, log_level="critical", lifespan="off", **settings))
+    server = uvicorn.Server(
+        uvicorn.Config(guarded(agent, app), log_level="critical", lifespan="off", **settings)
+    )
     serving = asyncio.create_task(server.serve(sockets=[sock]))
     while not server.started:  # noqa: ASYNC110 -- uvicorn has no event for it
         await asyncio.sleep(0.001)  # noqa: TID251

@@ -13,6 +13,7 @@ import pytest
 from sampling import sample
 from toolcrib.engine.runtime import Runtime, loaded_runtime
 from toolcrib.executors import Executors
+from toolcrib.executors.client import ClientExecutor
 from toolcrib.executors.exec import ExecExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
@@ -24,7 +25,13 @@ from toolcrib.scenarios import run_scenario, runs_of
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = Executors(
-    {"exec": ExecExecutor, "live": LiveExecutor, "mock": MockExecutor, "python": PythonExecutor}
+    {
+        "client": ClientExecutor,
+        "exec": ExecExecutor,
+        "live": LiveExecutor,
+        "mock": MockExecutor,
+        "python": PythonExecutor,
+    }
 )
 PATHS = [ROOT / "descriptors", *sorted(path for path in (ROOT / "packs").iterdir() if path.is_dir())]
 LOADED = load(PATHS, KINDS)

@@ -80,9 +80,11 @@ class FolderConversations:
 
     Example:
         ```python
-        loop = ProviderMiddleware(provider, tools, config=Config(store=FolderConversations("conversations")))
-        first = await loop.run("Where is order ORD-1?")
-        again = await loop.resume(first.id)  # in another process
+        config = Config(store=FolderConversations("conversations"))
+        loop = ProviderMiddleware(open_provider("openai", model="gpt-5-mini"), tools, config=config)
+        first = await loop.run("Where is my order ORD-1?")
+        again = await loop.resume(first.id)  # also in another process
+        second = await loop.run(again.saying("And ORD-2?"))
         ```
 
     Attributes:

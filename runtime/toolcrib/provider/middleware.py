@@ -180,13 +180,7 @@ class ProviderMiddleware:
                 yield item
 
     async def resume(self, id: str) -> Conversation:  # noqa: A002 -- the public name of the field
-        """Return a stored conversation, to continue it with `run`.
-
-        Example:
-            ```python
-            conversation = await loop.resume("0f3c...")
-            conversation = await loop.run(conversation.saying("And now?"))
-            ```
+        """Return a stored conversation, to continue it with `run`. See `FolderConversations`.
 
         Raises:
             ConfigurationError: `config.store` is not set (`no_store`), or does not have the conversation

@@ -324,7 +324,7 @@ def play_runs(
         scenarios: The scenarios to run.
         show: Called with every report.
         jobs: Number of processes; 1 runs in this process. None starts one for each processor, but only for what is left
-            after `ALONE` seconds in this process, and only if that will probably take longer.
+            after `ALONE` seconds in this process, and only if they will probably save as much.
         update: Accept results that differ from their golden files.
         fail_fast: Stop after the first scenario that fails.
     """
@@ -333,7 +333,15 @@ def play_runs(
     if processes == 1 or jobs is None or not scenarios:
         seconds = inf if processes == 1 else ALONE
         reports = asyncio.run(
-            _played(runtime, scenarios, show, seconds=seconds, update=update, fail_fast=fail_fast)
+            _played(
+                runtime,
+                scenarios,
+                show,
+                seconds=seconds,
+                saved=1 - 1 / processes,
+                update=update,
+                fail_fast=fail_fast,
+            )
         )
         if len(reports) == len(scenarios) or (fail_fast and reports[-1].failed):
             return reports
@@ -371,10 +379,14 @@ async def _played(
     show: ReportListener,
     *,
     seconds: float,
+    saved: float,
     update: bool,
     fail_fast: bool,
 ) -> list[ScenarioReport]:
-    """Run scenarios in this process, and stop after some seconds, unless the rest will probably take less than these."""
+    """Run scenarios in this process; stop after some seconds if other processes will probably save as many of the rest.
+
+    `saved` is the part of the time that they save.
+    """
     reports = []
     spent = 0.0
     with redirected_stdout() as restored:
@@ -385,7 +397,7 @@ async def _played(
                     show(reports[-1])
                 spent += reports[-1].wall_time
                 rest = spent / len(reports) * (len(scenarios) - len(reports))
-                if min(spent, rest) > seconds or (fail_fast and reports[-1].failed):
+                if min(spent, rest * saved) > seconds or (fail_fast and reports[-1].failed):
                     break
     return reports
 

@@ -10,7 +10,7 @@ import pytest
 
 from in_memory import MOCKS
 from keeping import calls, loaded_with
-from library import tool
+from library import failed, played, tool
 from sampling import sample
 from toolcrib import Outcome, Runtime
 from toolcrib.core.model import Collection, Fixture
@@ -130,3 +130,10 @@ def test_each_call_may_do_as_much_as_every_other():
     reply = f"result: {{{TURNS.replace('600', '200')}, value: '{{{{ store.big | keys | length }}}}'}}"
     results = calls(over_many_rows(reply).session(), {}, {})
     assert [result.outcome for result in results] == [Outcome.OK] * 2
+
+
+def test_each_member_that_is_set_may_have_so_many_parts():
+    setting = "{one: '{{ range(%s) }}', two: '{{ range(10000) }}', three: {four: '{{ range(%s) }}'}}"
+    block = f"rows: {{reader: {{in: readers, key: ann}}}}\neffects: [{{update: reader, set: {setting}}}]\nresult: 1"
+    assert played(block % (10000, 9999)).value == 1
+    assert "cannot store a value with more than 10,000 parts" in failed(block % (10000, 10000)).message

@@ -763,15 +763,22 @@ def _setting(
         written = Rendering(constant=False, names=used, run=run)
     else:
         written = ground.value(setting, pointer)
-    compute = _stored(written)
+    part, compute = written.part, written.run
+    if part is not None and isinstance(part.members, dict):
+        # Each member is a value of its own, with limits of its own.
+        stored = [
+            (key, _stored(Rendering(member.constant, frozenset(), member.run, member)))
+            for key, member in part.members.items()
+        ]
+        return (lambda scope, budget: {key: make(scope, budget) for key, make in stored}), written.names, part
 
     def members(scope: Scope, budget: StepBudget) -> dict[str, JSON]:
-        changes = compute(scope, budget)
+        changes = compute(scope)
         if isinstance(changes, dict):
-            return changes
+            return {key: copy_for_store(item, budget) for key, item in changes.items()}
         raise ExpressionError(f"`set` needs an object, not {kind(changes)}", pointer=pointer)
 
-    return members, written.names, written.part
+    return members, written.names, part
 
 
 def _read(place: StorePath, chosen: _ElementSelection | None = None) -> frozenset[str]:

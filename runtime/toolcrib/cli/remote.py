@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -191,11 +191,12 @@ def _called(
     )
 
 
-async def _told(events: AsyncIterator[Any]) -> Result:
-    async for event in events:
-        if isinstance(event, Result):
-            return event
-        _echo([event_line(event)], err=True)
+async def _told(events: AsyncGenerator[Any]) -> Result:
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, Result):
+                return event
+            _echo([event_line(event)], err=True)
     raise AssertionError("a stream ends with a result")
 
 

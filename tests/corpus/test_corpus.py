@@ -18,7 +18,7 @@ from toolcrib.executors.exec import ExecExecutor
 from toolcrib.executors.live import LiveExecutor
 from toolcrib.executors.mock import MockExecutor
 from toolcrib.executors.python import PythonExecutor
-from toolcrib.loading.scenarios.model import Scenario
+from toolcrib.loading.scenarios.model import Scenario, calls_of
 from toolcrib.loading.scenarios.scenario import example_scenario
 from toolcrib.loading.sources import load, parse
 from toolcrib.scenarios import run_scenario, runs_of
@@ -92,7 +92,7 @@ def test_every_tool_explains_itself_to_a_model(tool):
     assert tool.output_schema is not None or "content" in tool.bindings["mock"]
     assert tool.input_schema["additionalProperties"] is False
     assert tool.examples or any(
-        step.call == tool.name for scenario in LOADED.scenarios for step in scenario.steps
+        step.call == tool.name for scenario in LOADED.scenarios for step in calls_of(scenario.steps)
     )
 
 

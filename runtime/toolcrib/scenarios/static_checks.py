@@ -97,7 +97,8 @@ _COMBINING = ("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if", "patternPr
 def check_required(tool: Descriptor) -> Iterator[Problem]:
     """Yield a problem for each name under `required` that is not in `properties`, unless another keyword may define it.
 
-    It is an error where no other properties are allowed: no value is valid.
+    It is an error where no other properties are allowed: no value is valid. In an open output schema, only a name similar to
+    that of a property is reported.
     """
     schemas: Mapping[str, Schema | None] = {
         "/input_schema": tool.input_schema,
@@ -120,6 +121,10 @@ def _unknown_required(tool: Descriptor, base: str, site: Site) -> Iterator[Probl
     for index, name in enumerate(required):
         if isinstance(name, str) and name not in properties:
             is_closed = schema.get("additionalProperties") is False
+            near = did_you_mean(name, [each for each in properties if each not in required])
+            # A result may promise members without saying what they are; only a misspelt name is a mistake.
+            if base == "/output_schema" and not is_closed and not near:
+                continue
             pointer = base + pointer_to((*site.path, "required", index))
             line, column = tool.origin.locate(pointer)
             yield Problem(
@@ -127,7 +132,7 @@ def _unknown_required(tool: Descriptor, base: str, site: Site) -> Iterator[Probl
                 message=f"`required` names `{name}`, which is not in `properties`"
                 + ("; no value can be valid" if is_closed else ""),
                 pointer=pointer,
-                hint=did_you_mean(name, properties) or "add it to `properties`, or remove it",
+                hint=near or "add it to `properties`, or remove it",
                 severity="error" if is_closed else "warning",
                 source=tool.origin.file_of(pointer),
                 line=line or tool.origin.line,

@@ -108,5 +108,22 @@ mock: {{result: 1}}
         "{type: object, properties: {required: {type: array}}, required: [required]}",
     ],
 )
+@pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        ("{type: object, required: [user_id, order_id], properties: {order_id: {}}}", []),
+        ("{type: object, required: [orderid, total], properties: {order_id: {}}}", ["orderid"]),
+        (
+            "{type: object, required: [total], properties: {order_id: {}}, additionalProperties: false}",
+            ["total"],
+        ),
+    ],
+)
+def test_an_open_result_may_promise_what_it_does_not_describe(found, schema, names):
+    problems = found(tool=f"name: a\noutput_schema: {schema}\nmock: {{result: {{}}}}\n")
+    told = [each.message.split("`")[3] for each in problems if each.code == "unknown_required"]
+    assert told == names
+
+
 def test_required_that_another_keyword_may_define_is_no_problem(found, schema):
     assert found(tool=f"name: a\ninput_schema: {schema}\nmock: {{result: 1}}\n") == []

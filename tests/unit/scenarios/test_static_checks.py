@@ -100,15 +100,6 @@ mock: {{result: 1}}
 
 
 @pytest.mark.parametrize(
-    "schema",
-    [
-        "{type: object, required: [a]}",
-        "{type: object, required: [a], properties: {b: {}}, patternProperties: {'^a': {}}}",
-        "{type: object, required: [a], properties: {b: {}}, allOf: [{properties: {a: {}}}]}",
-        "{type: object, properties: {required: {type: array}}, required: [required]}",
-    ],
-)
-@pytest.mark.parametrize(
     ("schema", "names"),
     [
         ("{type: object, required: [user_id, order_id], properties: {order_id: {}}}", []),
@@ -125,5 +116,14 @@ def test_an_open_result_may_promise_what_it_does_not_describe(found, schema, nam
     assert told == names
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "{type: object, required: [a]}",
+        "{type: object, required: [a], properties: {b: {}}, patternProperties: {'^a': {}}}",
+        "{type: object, required: [a], properties: {b: {}}, allOf: [{properties: {a: {}}}]}",
+        "{type: object, properties: {required: {type: array}}, required: [required]}",
+    ],
+)
 def test_required_that_another_keyword_may_define_is_no_problem(found, schema):
     assert found(tool=f"name: a\ninput_schema: {schema}\nmock: {{result: 1}}\n") == []

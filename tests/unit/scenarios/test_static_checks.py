@@ -111,7 +111,7 @@ mock: {{result: 1}}
     ],
 )
 def test_an_open_result_may_promise_what_it_does_not_describe(found, schema, names):
-    problems = found(tool=f"name: a\noutput_schema: {schema}\nmock: {{result: {{}}}}\n")
+    problems = found(tool=f"name: a\noutput_schema: {schema}\nmode: mock\nmock: {{error: none}}\n")
     told = [each.message.split("`")[3] for each in problems if each.code == "unknown_required"]
     assert told == names
 

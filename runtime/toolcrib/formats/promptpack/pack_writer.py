@@ -201,7 +201,7 @@ _PACK_KEPT: Final = ("metadata", "evals", "workflow", "agents", "skills", "compo
 """Keys of a PromptPack that an import stores under `metadata`, and an export restores."""
 
 _OF_PACK: Final = ("author", "licence", "toolsets", "defaults", "requires", "fixture")
-_TITLES: Final = {"fixture": "store and state"}
+_TITLES: Final = {"fixture": "store, state, let and define"}
 
 _SAID: Final = frozenset(
     {"bindings", "description", "faults", "fixture", "input_schema", "metadata", "mode", "name", "origin"}
@@ -362,8 +362,12 @@ _MADE_UP: Final = "You are a helpful assistant with access to tools. Use them to
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    # A tuple counts if any part does.
-    yield from value if isinstance(value, tuple) else (value,)
+    # A tuple counts if any part of it does.
+    if isinstance(value, tuple):
+        for part in value:
+            yield from _parts(part)
+    else:
+        yield value
 
 
 def _slug(text: str, between: str) -> str:

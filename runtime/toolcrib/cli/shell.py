@@ -158,6 +158,9 @@ class Shell:
         code = print_result(result, as_json=False, worded=bool(words))
         if result.outcome is Outcome.NOT_FOUND:
             tell_excluded(self._runtime, name)
+            meant = "tools" if name in ("list", "ls") else name
+            if meant in COMMANDS:
+                click.echo(f"    hint: commands begin with a slash: `/{meant}`", err=True)
         return code
 
     def _command(self, line: str) -> int | None:

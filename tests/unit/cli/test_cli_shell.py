@@ -98,6 +98,9 @@ def test_a_line_that_fails_is_reported_and_the_next_one_runs(shell, line, told, 
 
 
 def test_commands(shell):
+    result = shell("list", "store")
+    assert "hint: commands begin with a slash: `/tools`\n" in result.stderr
+    assert "hint: commands begin with a slash: `/store`\n" in result.stderr
     result = shell("/tools", "/show stall", "help", "quit", "open_ticket title=1")
     assert "open_ticket  mock  Open a ticket." in result.stdout
     assert "toolcrib call stall" in result.stdout

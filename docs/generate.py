@@ -115,10 +115,10 @@ In Python, announce the capabilities of your client yourself. `replaced` also ha
 agent may have a tool of its own under such a name.
 
 ```python
-from toolcrib import Runtime
+from toolcrib import Client, Runtime
 
 
-async def session_of(runtime: Runtime) -> None:
+async def session_of(runtime: Runtime, client: Client) -> None:
     tools = runtime.registry.for_client(["client.fs.read_text_file", "client.terminal"])
     print([card.name for card in tools.query()])
     print(tools.replaced)  # name -> the tool that replaces it

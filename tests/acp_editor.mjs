@@ -23,7 +23,7 @@ await client.connectWith(stream, async (connection) => {
     protocolVersion: acp.PROTOCOL_VERSION,
     clientCapabilities: { fs: { readTextFile: true, writeTextFile: false }, terminal: false },
   });
-  seen.session = await connection.request("session/new", { cwd: "/work", mcpServers: [] });
+  seen.session = await connection.request("session/new", { cwd: "/project", mcpServers: [] });
   const prompt = [{ type: "text", text }];
   seen.ended = await connection.request("session/prompt", { sessionId: seen.session.sessionId, prompt });
   try {

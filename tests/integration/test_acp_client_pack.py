@@ -47,7 +47,7 @@ class Workplace(Editor):
 
     def __init__(self, **files):
         super().__init__()
-        self.files = {f"/work/{name}.txt": text for name, text in files.items()}
+        self.files = {f"/project/{name}.txt": text for name, text in files.items()}
         self.terminals = {}
         self.released = []
         self.refuses = None
@@ -133,7 +133,7 @@ def talking(test):
         model = Model()
         runtime = Runtime.open(PACK, index=False)
         async with editing(runtime, model, editor=editor, announced=capabilities(**announced)):
-            return await test(Talk(editor, model, await editor.open("/work")))
+            return await test(Talk(editor, model, await editor.open("/project")))
 
     return run
 
@@ -155,7 +155,7 @@ async def test_each_combination_of_capabilities_gives_its_tools_and_shadows(has)
     runtime = Runtime.open(PACK, index=False)
     announced = capabilities(read=read, write=write, terminal=terminal)
     async with editing(runtime, Model(), editor=editor, announced=announced):
-        opened = await editor.agent.new_session(cwd="/work", mcp_servers=[])
+        opened = await editor.agent.new_session(cwd="/project", mcp_servers=[])
     assert opened.field_meta["toolcrib"] == {
         "tools": sorted(expected.values()),
         "replaced": expected,
@@ -168,7 +168,7 @@ async def test_read_shows_unsaved_lines_and_says_where_to_continue():
 
     @talking
     async def test(talk):
-        assert (await talk.call((READ, {"file_path": "/work/long.txt"}))).text == "one\ntwo\nthree\n"
+        assert (await talk.call((READ, {"file_path": "/project/long.txt"}))).text == "one\ntwo\nthree\n"
         part = await talk.call((READ, {"file_path": "long.txt", "offset": 2, "limit": 1}))
         assert part.text == "two\n\n[lines 2 to 2 of 3; continue with offset=3]"
         assert (await talk.call((READ, {"file_path": "empty.txt"}))).text == "[the file is empty]"
@@ -179,7 +179,7 @@ async def test_read_shows_unsaved_lines_and_says_where_to_continue():
         assert editor.questions == []
         started = next(each for each in editor.updates if each["sessionUpdate"] == "tool_call")
         assert (started["kind"], started["title"]) == ("read", "Read a file")
-        assert {"path": "/work/long.txt", "line": 2} in [
+        assert {"path": "/project/long.txt", "line": 2} in [
             place for each in editor.updates for place in each.get("locations", [])
         ]
 
@@ -192,10 +192,10 @@ async def test_write_and_edit_show_a_diff_and_change_the_file():
     @talking
     async def test(talk):
         made = await talk.call((WRITE, {"file_path": "new.txt", "content": "a\nb\n"}))
-        assert made.text == "`/work/new.txt` was created: 2 lines"
+        assert made.text == "`/project/new.txt` was created: 2 lines"
         edited = await talk.call((EDIT, {"file_path": "rate.txt", "old_string": "0.2", "new_string": "0.25"}))
         assert "-RATE = 0.2\n+RATE = 0.25\n" in edited.text
-        assert editor.files == {"/work/rate.txt": "RATE = 0.25\n", "/work/new.txt": "a\nb\n"}
+        assert editor.files == {"/project/rate.txt": "RATE = 0.25\n", "/project/new.txt": "a\nb\n"}
         diffs = [
             content
             for each in editor.updates
@@ -203,8 +203,8 @@ async def test_write_and_edit_show_a_diff_and_change_the_file():
             if isinstance(content, dict) and content.get("type") == "diff"
         ]
         assert diffs == [
-            {"type": "diff", "path": "/work/new.txt", "newText": "a\nb\n"},
-            {"type": "diff", "path": "/work/rate.txt", "oldText": "RATE = 0.2\n", "newText": "RATE = 0.25\n"},
+            {"type": "diff", "path": "/project/new.txt", "newText": "a\nb\n"},
+            {"type": "diff", "path": "/project/rate.txt", "oldText": "RATE = 0.2\n", "newText": "RATE = 0.25\n"},
         ]
         # Both change something, so that the user was asked about both.
         assert len(editor.questions) == 2
@@ -227,10 +227,10 @@ async def test_an_edit_that_is_not_certain_changes_nothing(old, new, code):
     async def test(talk):
         result = await talk.call((EDIT, {"file_path": "twice.txt", "old_string": old, "new_string": new}))
         assert (result.outcome, result.code) == ("tool_error", code)
-        assert editor.files == {"/work/twice.txt": "two\ntwo\n"}
+        assert editor.files == {"/project/twice.txt": "two\ntwo\n"}
         arguments = {"file_path": "twice.txt", "old_string": "two", "new_string": "2", "replace_all": True}
         assert (await talk.call((EDIT, arguments))).outcome == "ok"
-        assert editor.files == {"/work/twice.txt": "2\n2\n"}
+        assert editor.files == {"/project/twice.txt": "2\n2\n"}
 
     await test(editor)
 
@@ -242,7 +242,7 @@ async def test_an_edit_of_a_file_that_has_changed_since_it_was_read_fails():
     async def test(talk):
         edit = {"file_path": "notes.txt", "old_string": "one", "new_string": "1"}
         await talk.call((READ, {"file_path": "notes.txt"}))
-        editor.files["/work/notes.txt"] = "one\ntyped by the user\n"
+        editor.files["/project/notes.txt"] = "one\ntyped by the user\n"
         for _again in range(2):
             changed = await talk.call((EDIT, edit))
             assert (changed.outcome, changed.code) == ("tool_error", "file_changed")

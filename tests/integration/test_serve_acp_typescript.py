@@ -75,7 +75,7 @@ def test_the_typescript_client_has_a_turn_with_files_and_questions(tmp_path):
     text = [
         each["content"]["text"] for each in seen["updates"] if each["sessionUpdate"] == "agent_message_chunk"
     ]
-    assert "".join(text) == "I read text of /work/notes.txt; it is refunded."
+    assert "".join(text) == "I read text of /project/notes.txt; it is refunded."
     assert [each["status"] for each in seen["updates"] if "status" in each] == [
         *("pending", "in_progress", "completed"),
         *("pending", "in_progress", "completed"),

@@ -204,7 +204,12 @@ async def test_write_and_edit_show_a_diff_and_change_the_file():
         ]
         assert diffs == [
             {"type": "diff", "path": "/project/new.txt", "newText": "a\nb\n"},
-            {"type": "diff", "path": "/project/rate.txt", "oldText": "RATE = 0.2\n", "newText": "RATE = 0.25\n"},
+            {
+                "type": "diff",
+                "path": "/project/rate.txt",
+                "oldText": "RATE = 0.2\n",
+                "newText": "RATE = 0.25\n",
+            },
         ]
         # Both change something, so that the user was asked about both.
         assert len(editor.questions) == 2

@@ -69,7 +69,7 @@ def _day(draw: random.Random) -> dict[str, Any]:
 
 
 def _user(draw: random.Random, number: int) -> dict[str, Any]:
-    methods = [
+    methods: list[dict[str, Any]] = [
         {"source": "credit_card", "id": f"credit_card_{number}"},
         {"source": "gift_card", "id": f"gift_card_{number}", "amount": draw.randrange(0, 900)},
         {"source": "certificate", "id": f"certificate_{number}", "amount": draw.randrange(100, 500)},
@@ -289,7 +289,7 @@ class Airline:
 
 
 def _available(flight: dict[str, Any], day: str) -> bool:
-    return flight["dates"].get(day, {}).get("status") == "available"
+    return bool(flight["dates"].get(day, {}).get("status") == "available")
 
 
 def _next_day(day: str) -> str:

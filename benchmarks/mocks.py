@@ -529,7 +529,7 @@ def calls_of_airline(loop: asyncio.AbstractEventLoop, rounds: int = 40) -> Itera
             for _ in store["reservations"][key]["passengers"]
         ]
         by_hand = CheckedAirline(store, tools)
-        for name, arguments, what in (
+        calls: tuple[tuple[str, dict[str, Any], str], ...] = (
             ("get_reservation_details", {"reservation_id": key}, "reads a row"),
             ("update_reservation_passengers", {"reservation_id": key, "passengers": people}, "changes a row"),
             (
@@ -537,7 +537,8 @@ def calls_of_airline(loop: asyncio.AbstractEventLoop, rounds: int = 40) -> Itera
                 {"origin": "ATL", "destination": "BOS", "date": "2024-05-15"},
                 "searches 60 rows",
             ),
-        ):
+        )
+        for name, arguments, what in calls:
             answer = loop.run_until_complete(tools.call(name, arguments)).value
             assert answer == loop.run_until_complete(by_hand.call(name, arguments)), answer
             many = CALLS // 10 if name.startswith("search") else CALLS

@@ -111,8 +111,8 @@ that continues the conversation provides a result, an error or a refusal.
 A tool with `requires` exists only in sessions whose client has announced all the capabilities in the list: other sessions do
 not list it, and a call ends `unavailable` with the code `capability_missing`. `replaces` and `pre_approved` are independent of
 each other: the first hides another tool where this one exists, the second lets an agent call it without asking a person.
-In Python, announce the capabilities of your client yourself. `replaced` also has names that are no tools here: a foreign
-agent may have a tool of its own under such a name.
+A Python program names the capabilities of its client with `Registry.for_client`. `replaced` also contains names of tools that do
+not exist here, because another agent may have a tool of that name.
 
 ```python
 from toolcrib import Client, Runtime

@@ -21,9 +21,11 @@ from toolcrib.cli.options import (
     json_option,
     open_runtime,
     passthrough_option,
+    policy_option,
     print_refusals,
     provider_options,
     read_options,
+    settings_option,
 )
 from toolcrib.cli.redirected_stdout import duplicated_stdout, redirected_stdout
 from toolcrib.cli.trust import ask_for_consent, print_denied
@@ -115,21 +117,9 @@ class ChatOptions(NamedTuple):
     help="Set a variable of the prompt. Can be repeated.",
 )
 @click.option("--system", metavar="TEXT", help="System prompt for the model.")
-@click.option(
-    "--policy",
-    "policy_file",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Apply the tool policy in this YAML or JSON file.",
-)
+@policy_option
 @click.option("--mode", metavar="MODE", help="Use this mode for every tool that has a block for it.")
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Provider setting, such as temperature=0. Can be repeated.",
-)
+@settings_option
 @click.option(
     "--price",
     "prices",

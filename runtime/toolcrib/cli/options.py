@@ -185,6 +185,24 @@ def _read_options_of(ctx: click.Context | None) -> ReadOptions:
     return _together(_read_options_of(ctx.parent), ctx.params)
 
 
+policy_option = click.option(
+    "--policy",
+    "policy_file",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Apply the tool policy in this YAML or JSON file.",
+)
+"""`--policy` as parameter `policy_file`."""
+
+settings_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Provider setting, such as temperature=0. Can be repeated.",
+)
+"""`--set` as parameter `settings`."""
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 """`--json` as parameter `as_json`."""
 

@@ -22,9 +22,11 @@ from toolcrib.cli.options import (
     open_runtime,
     passthrough_option,
     paths_argument,
+    policy_option,
     print_refusals,
     provider_options,
     read_options,
+    settings_option,
 )
 from toolcrib.cli.trust import ask_for_consent
 from toolcrib.core.errors import ConfigurationError
@@ -351,20 +353,8 @@ def serve_a2a(
 @paths_argument
 @provider_options
 @click.option("--system", metavar="TEXT", help="System prompt for the model.")
-@click.option(
-    "--policy",
-    "policy_file",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False),
-    help="Apply the tool policy in this YAML or JSON file.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Provider setting, such as temperature=0. Can be repeated.",
-)
+@policy_option
+@settings_option
 @click.option("--mode", metavar="MODE", help="Use this mode for every tool that has a block for it.")
 @click.option(
     "--conversations",

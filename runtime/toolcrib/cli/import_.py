@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.imported_files import ImportOptions, import_options, write_import
 from toolcrib.cli.options import (
     ReadOptions,
     json_option,
@@ -23,14 +23,16 @@ from toolcrib.cli.options import (
     server_names,
 )
 from toolcrib.cli.output import json_text, plural, problem_text, write_new
-from toolcrib.core.errors import ConfigurationError, NotReady, Problem, did_you_mean
+from toolcrib.core.errors import ConfigurationError, NotReady, Problem
 from toolcrib.core.model import Outcome
 from toolcrib.core.server_config import AGENT_MODE, Catalogue
 from toolcrib.core.text import escape_terminal
 from toolcrib.engine import engine_of
 from toolcrib.engine.runtime import Runtime
 from toolcrib.executors import Executors
-from toolcrib.formats.mcp_files import DescriptorFile, DescriptorFiles, descriptor_files
+from toolcrib.formats.imported_tools import ImportRefusal
+from toolcrib.formats.imports.plan import ImportPlan
+from toolcrib.formats.mcp_server_tools import ServerTools, tools_of_server
 from toolcrib.formats.promptkit.arena_files import ArenaFile, ArenaFiles, files_of_arena, sorted_by_severity
 from toolcrib.formats.promptpack.pack_files import PackFiles, files_of_promptpack
 from toolcrib.loading.documents.files import PACK_FILES
@@ -38,25 +40,6 @@ from toolcrib.loading.fingerprints import FileTracker
 from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import LoadedDocuments, SourcePath, load
 from toolcrib.security.trust import UNTRUSTED, Trust
-
-SCHEMA = Path(".toolcrib", "descriptor.schema.json")
-"""Where `toolcrib init` writes the JSON Schema for editors."""
-
-
-class ServerImport(NamedTuple):
-    """The result of importing the tools of a server.
-
-    Attributes:
-        written: Path -> file that was written.
-        existing: Path of a file that already existed and was not changed -> what would have been written.
-        refused: Name of a tool on the server -> why it has no file.
-        remarks: Further messages.
-    """
-
-    written: Mapping[Path, DescriptorFile]
-    existing: Mapping[Path, DescriptorFile]
-    refused: Mapping[str, str]
-    remarks: Sequence[str]
 
 
 @click.group("import")
@@ -66,50 +49,15 @@ def command() -> None:
 
 @command.command("mcp")
 @click.argument("server", shell_complete=server_names)
-@click.option(
-    "--out",
-    "folder",
-    default="descriptors",
-    show_default=True,
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write the files to this folder; it is created if missing.",
-)
-@click.option(
-    "--only",
-    multiple=True,
-    metavar="GLOB",
-    help="Import only tools with a matching name on the server. Can be repeated.",
-)
-@click.option(
-    "--except",
-    "skipped",
-    multiple=True,
-    metavar="GLOB",
-    help="Skip tools with a matching name on the server. Can be repeated.",
-)
-@click.option("--prefix", metavar="TEXT", help="Prefix of the tool names, instead of `SERVER__`.")
-@click.option("--force", is_flag=True, help="Overwrite existing files.")
-@json_option
+@import_options
 @read_options
 @click.pass_context
-def import_mcp(
-    ctx: click.Context,
-    *,
-    server: str,
-    folder: Path,
-    only: tuple[str, ...],
-    skipped: tuple[str, ...],
-    prefix: str | None,
-    force: bool,
-    as_json: bool,
-    reading: ReadOptions,
-) -> None:
+def import_mcp(ctx: click.Context, *, server: str, options: ImportOptions, reading: ReadOptions) -> None:
     """Write one descriptor file for each tool of an MCP server.
 
     SERVER is a server of the project or of a file given by `--mcp`. The files are ordinary descriptors in mode `mcp`,
     with the current texts and schemas of the server: edit them, or add a mock. Each one is read back before it is
-    written, and existing files are only overwritten with `--force`. Exits with 1 if a tool got no file.
+    written. The next import merges changes of the server with yours. Exits with 1 if a tool got no file.
     """
     runtime = open_runtime(reading)
     print_refusals(runtime)
@@ -121,14 +69,24 @@ def import_mcp(
     except NotReady as error:
         click.echo(escape_terminal(str(error)), err=True)
         ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED if error.denied else Outcome.UNAVAILABLE])
-    chosen, remarks = _chosen(catalogue, only, skipped)
-    imported = _write_server(_files(runtime, chosen, prefix, folder), remarks, folder, force=force)
-    if as_json:
-        click.echo(json_text(_server_document(imported)))
-    else:
-        _tell_server(imported, reading, server)
-    failed = imported.refused or imported.existing or not imported.written
-    ctx.exit(exit_codes.PROBLEMS if failed else exit_codes.OK)
+    imported, remarks = _server_tools(runtime, catalogue, options.prefix)
+
+    def use(_plan: ImportPlan) -> Iterator[str]:
+        if reading.servers:
+            named = escape_terminal(", ".join(reading.servers))
+            yield ""
+            yield f"To use the server `{escape_terminal(server)}` in a project, add `servers_from: {named}` to its `toolcrib.yaml`."
+
+    write_import(
+        ctx,
+        imported,
+        options._replace(prefix=None),
+        kind="mcp",
+        source=server,
+        remarks=remarks,
+        mocks=False,
+        after=use,
+    )
 
 
 async def _offered(runtime: Runtime, server: str) -> Catalogue:
@@ -137,110 +95,30 @@ async def _offered(runtime: Runtime, server: str) -> Catalogue:
         return await runtime.catalogue(server)
 
 
-def _chosen(catalogue: Catalogue, only: Sequence[str], skipped: Sequence[str]) -> tuple[Catalogue, list[str]]:
-    """Select the tools of a server by the globs; also return a remark for each glob that matches none."""
-    names = [*catalogue.tools, *catalogue.refused]
-
-    def taken(name: str) -> bool:
-        return _fits(name, only or ["*"]) and not _fits(name, skipped)
-
-    unfit = [glob for glob in (*only, *skipped) if not any(fnmatchcase(name, glob) for name in names)]
-    tools = {name: tool for name, tool in catalogue.tools.items() if taken(name)}
-    refused = {name: why for name, why in catalogue.refused.items() if taken(name)}
-    return catalogue._replace(tools=tools, refused=refused), [_unfit(glob, names) for glob in unfit]
-
-
-def _fits(name: str, globs: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, glob) for glob in globs)
-
-
-def _unfit(glob: str, names: Sequence[str]) -> str:
-    known = f"its tools are: {', '.join(f'`{name}`' for name in names)}" if names else "the server has none"
-    return f"no tool is named `{glob}`; {did_you_mean(glob, names) or known}"
-
-
-def _files(runtime: Runtime, catalogue: Catalogue, prefix: str | None, folder: Path) -> DescriptorFiles:
-    """Create the files of the tools that pass the filters of the project and its lock."""
+def _server_tools(runtime: Runtime, catalogue: Catalogue, prefix: str | None) -> ServerTools:
+    """The tools that pass the filters of the project and its lock."""
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
     verdict = engine_of(runtime).world.judge(server, catalogue)
-    # The schema path goes into each file as a modeline, so that editors check it without configuration.
-    files = descriptor_files(
-        server, catalogue, engine_of(runtime).executors, prefix=prefix, schema=_schema_for(folder)
-    )
+    imported, remarks = tools_of_server(server, catalogue, prefix=prefix)
     locked = {
-        file.tool: why
-        for file in files.files
-        if (why := verdict.refused.get(file.tool) or verdict.refused.get("*"))
+        tool.key: why
+        for tool in imported.tools
+        if (why := verdict.refused.get(tool.key) or verdict.refused.get("*"))
     }
-    remarks = [*files.remarks]  # warnings of the lock have been logged
     if left_out:
         place = server.place("import") or "the project"
-        remarks.append(
-            f"{plural(len(left_out), 'tool')} skipped by `only` and `except` of {place}: {', '.join(left_out)}"
-        )
-    return DescriptorFiles(
-        tuple(file for file in files.files if file.tool not in locked),
-        {**files.refused, **locked},
-        tuple(remarks),
+        told = f"{plural(len(left_out), 'tool')} skipped by `only` and `except` of {place}: {', '.join(left_out)}"
+        remarks = (*remarks, told)
+    refusals = [ImportRefusal(key, "locked", "", why) for key, why in locked.items()]
+    return ServerTools(
+        imported._replace(
+            tools=[tool for tool in imported.tools if tool.key not in locked],
+            refused=[*imported.refused, *refusals],
+            skipped=left_out,
+        ),
+        remarks,  # warnings of the lock have been logged
     )
-
-
-def _schema_for(folder: Path) -> str:
-    """Relative path from a folder to the editor schema in it or above it; empty if there is none."""
-    above = folder.resolve()
-    for place in (above, *above.parents):
-        if (place / SCHEMA).is_file():
-            return Path(os.path.relpath(place / SCHEMA, above)).as_posix()
-    return ""
-
-
-def _write_server(
-    files: DescriptorFiles, remarks: Sequence[str], folder: Path, *, force: bool
-) -> ServerImport:
-    wanted = {folder / file.file: file for file in files.files}
-    done = write_new({path: file.text for path, file in wanted.items()}, force=force)
-    written = {path: file for path, file in wanted.items() if path in done}
-    existing = {path: file for path, file in wanted.items() if path not in done}
-    return ServerImport(written, existing, files.refused, (*remarks, *files.remarks))
-
-
-def _server_document(imported: ServerImport) -> dict[str, Any]:
-    return {
-        "written": [*_server_entries(imported.written)],
-        "existing": [*_server_entries(imported.existing)],
-        "refused": dict(imported.refused),
-        "remarks": list(imported.remarks),
-    }
-
-
-def _server_entries(files: Mapping[Path, DescriptorFile]) -> Iterator[dict[str, Any]]:
-    for path, file in files.items():
-        problems = [problem._asdict() for problem in file.problems]
-        yield {"tool": file.tool, "name": file.name, "file": str(path), "problems": problems}
-
-
-def _tell_server(imported: ServerImport, reading: ReadOptions, server: str) -> None:
-    for remark in imported.remarks:
-        click.echo(escape_terminal(remark), err=True)
-    for path, file in imported.written.items():
-        click.echo(escape_terminal(f"wrote {path}"))
-        for problem in file.problems:
-            click.echo(problem_text(problem._replace(source=str(path))), err=True)
-    for path in imported.existing:
-        click.echo(
-            escape_terminal(f"{path} already exists and was not changed; use `--force` to overwrite it"),
-            err=True,
-        )
-    for tool, why in imported.refused.items():
-        click.echo(escape_terminal(f"no file for `{tool}`: {why}"), err=True)
-    if not imported.written:
-        click.echo("nothing was written", err=True)
-    elif reading.servers:
-        named = escape_terminal(", ".join(reading.servers))
-        click.echo(
-            f"\nTo use the server `{escape_terminal(server)}` in a project, add `servers_from: {named}` to its `toolcrib.yaml`."
-        )
 
 
 class ArenaImport(NamedTuple):

@@ -13,7 +13,7 @@ from toolcrib.cli.output import write_atomically
 from toolcrib.core.model import JSON, Descriptor, Result
 from toolcrib.core.text import escape_terminal
 from toolcrib.formats.yaml_writer import yaml_of
-from toolcrib.loading.documents.insertion import add_item
+from toolcrib.loading.documents.edits import add_item
 from toolcrib.registry.registry import Registry
 from toolcrib.schema.coercion import coerce
 from toolcrib.schema.validation import Validator

@@ -39,7 +39,7 @@ INHERITED = ("title", "description", "input_schema", "output_schema", "annotatio
 """Keys that a descriptor inherits from the server's tool, unless the descriptor or its pack sets them."""
 
 
-class ImportedTools(NamedTuple):
+class DiscoveredTools(NamedTuple):
     """Loaded documents with the tools of the servers.
 
     Attributes:
@@ -61,7 +61,7 @@ class ImportedTools(NamedTuple):
 
 def with_servers(
     loaded: LoadedDocuments, servers: Mapping[str, Server], known: Mapping[str, Catalogue], kinds: Kinds
-) -> ImportedTools:
+) -> DiscoveredTools:
     """Add the imported tools, and complete the descriptors that refer to a tool of a server.
 
     A descriptor overrides an imported tool of the same name.
@@ -112,7 +112,7 @@ def with_servers(
             refused |= imported.refused
     unlisted = tuple(name for name, server in servers.items() if server.imports and name not in known)
     loaded = replace(loaded, tools=tuple(tools), problems=(*loaded.problems, *problems), refused=refused)
-    return ImportedTools(loaded, unlisted, waiting, unbound)
+    return DiscoveredTools(loaded, unlisted, waiting, unbound)
 
 
 def server_of(name: str, unlisted: Collection[str]) -> str | None:

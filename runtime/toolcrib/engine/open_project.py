@@ -14,7 +14,7 @@ from toolcrib.core.model import NO_FIXTURE, NOTHING, Fixture, Origin, Toolset
 from toolcrib.core.pointers import file_and_line, pointer_step
 from toolcrib.core.protocols import Kinds
 from toolcrib.core.server_config import LOCK_FILE, Catalogue, Server, listed_agents
-from toolcrib.engine.discovery import ImportedTools, is_of_unlisted, server_of, with_servers
+from toolcrib.engine.discovery import DiscoveredTools, is_of_unlisted, server_of, with_servers
 from toolcrib.engine.startup import known_modes
 from toolcrib.engine.workspaces import models_of
 from toolcrib.loading.access import check_rules
@@ -181,11 +181,11 @@ def _with_modules(
 
 def _with_servers(
     loaded: LoadedDocuments, chosen: _SourceSelection, offered: Mapping[str, Catalogue], *, remembers: bool
-) -> ImportedTools:
+) -> DiscoveredTools:
     """Add the tools of the servers, from their answers, the lock file or the cache."""
     chosen.add_servers(loaded)
     if not chosen.servers:
-        return ImportedTools(loaded)
+        return DiscoveredTools(loaded)
     from toolcrib.servers.lock import read_lock  # noqa: PLC0415 -- few projects have servers
 
     chosen.trail.file(chosen.lock_file)
@@ -209,7 +209,7 @@ def _with_servers(
     return brought._replace(locked=locked, remembered=when)
 
 
-def _keeping(brought: ImportedTools, chosen: _SourceSelection) -> ImportedTools:
+def _keeping(brought: DiscoveredTools, chosen: _SourceSelection) -> DiscoveredTools:
     """Give imported tools the fixture of the project, as its own tools outside packs have it."""
     project = chosen.project
     if project is None or project.fixture is NO_FIXTURE:

@@ -64,8 +64,10 @@ class ImportedTools(NamedTuple):
         tools: In the order of the source. Names are unique.
         refused: Tools without a descriptor.
         remarks: Losses, repairs and replaced secrets.
+        skipped: Keys of tools of the source that were not asked for. They are not reported as gone.
     """
 
     tools: Sequence[ImportedTool]
     refused: Sequence[ImportRefusal] = ()
     remarks: Sequence[ImportRemark] = ()
+    skipped: Sequence[str] = ()

@@ -139,11 +139,11 @@ def test_warnings_of_a_tool_are_told_at_their_place_in_the_file(client, toolcrib
 def test_what_was_written_and_what_not_as_json(client, document):
     client(BAD, ADD, {**SAY, "description": "hid\u200bden"})
     told = document("import", "mcp", "calc", "--mcp", ".mcp.json", "--json")
-    assert [(each["tool"], each["name"], each["file"]) for each in told["written"]] == [
-        ("add", "calc__add", "descriptors/calc__add.tool.yaml"),
-        ("say-it", "calc__say-it", "descriptors/calc__say-it.tool.yaml"),
+    assert [(each["key"], each["name"], each["file"], each["status"]) for each in told["tools"]] == [
+        ("add", "calc__add", "descriptors/calc__add.tool.yaml", "written"),
+        ("say-it", "calc__say-it", "descriptors/calc__say-it.tool.yaml", "written"),
     ]
-    assert (list(told["refused"]), told["existing"]) == (["bad"], [])
+    assert [each["key"] for each in told["refused"]] == ["bad"]
     assert told["remarks"][0].startswith("the tool `say-it` contains 1 hidden character")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from toolcrib import Executors
 from toolcrib.core.server_config import Catalogue, Server
-from toolcrib.formats.mcp_files import descriptor_files
+from toolcrib.formats.descriptor_files import descriptor_files
+from toolcrib.formats.mcp_server_tools import tools_of_server
 from toolcrib.loading.sources import parse
 
 KINDS = Executors.installed()
@@ -22,9 +24,22 @@ def offered(*definitions, **more):
     return Catalogue("shop", {each["name"]: each for each in definitions}, **more)
 
 
+class Made(NamedTuple):
+    files: tuple
+    refused: dict
+    remarks: tuple
+
+
+def made_of(server, catalogue, *, prefix=None, schema=""):
+    """The tools of a server as files."""
+    imported, remarks = tools_of_server(server, catalogue, prefix=prefix)
+    made = descriptor_files(imported, KINDS, schema=schema)
+    return Made(made.files, {each.key: each.message for each in made.refused}, remarks)
+
+
 def files(*definitions, server=SERVER, **options):
     """The files of good tools; no one is refused."""
-    made = descriptor_files(server, offered(*definitions), KINDS, **options)
+    made = made_of(server, offered(*definitions), **options)
     assert made.refused == {}
     return made.files
 
@@ -93,12 +108,12 @@ metadata:
 mode: mcp
 mcp: {server: shop, tool: get-order}
 
-# To use the tool without the server, in tests and scenarios, add a mock and use `--mode mock`:
+# To call the tool in tests and scenarios with `--mode mock`, add a mock:
 # mock:
 #   generate: true
 """
     )
-    assert (file.tool, file.name, file.file) == ("get-order", "shop__get-order", "shop__get-order.tool.yaml")
+    assert (file.key, file.name, file.file) == ("get-order", "shop__get-order", "shop__get-order.tool.yaml")
 
 
 @pytest.mark.parametrize("definition", [ORDER, {"name": "ping", "inputSchema": OBJECT}])
@@ -135,7 +150,7 @@ def test_what_yaml_would_read_as_anything_else_is_written_as_json():
 def test_a_bad_tool_is_refused_and_hides_no_other():
     good, bad = {"name": "good", "inputSchema": OBJECT}, {"name": "bad", "inputSchema": {"type": "array"}}
     broken = {"name": "broken", "inputSchema": {"type": "object", "properties": {"a": {"$ref": "#/none"}}}}
-    made = descriptor_files(SERVER, offered(bad, good, broken, refused={"#3": "it has no name"}), KINDS)
+    made = made_of(SERVER, offered(bad, good, broken, refused={"#3": "it has no name"}))
     assert [file.name for file in made.files] == ["shop__good"]
     assert set(made.refused) == {"bad", "broken", "#3"}
     assert "array" in made.refused["bad"]
@@ -143,14 +158,13 @@ def test_a_bad_tool_is_refused_and_hides_no_other():
 
 
 def test_filters_of_the_server_hold():
-    made = descriptor_files(
+    made = made_of(
         SERVER._replace(only=("a*",)),
         offered(
             {"name": "ab", "inputSchema": OBJECT}, {"name": "b", "inputSchema": OBJECT}, refused={"c": "no"}
         ),
-        KINDS,
     )
-    assert ([file.tool for file in made.files], made.refused) == (["ab"], {})
+    assert ([file.key for file in made.files], made.refused) == (["ab"], {})
 
 
 @pytest.mark.parametrize(
@@ -169,7 +183,7 @@ def test_names_begin_with_the_server_or_as_is_asked(prefix, names):
 
 
 def test_a_prefix_that_is_no_name_refuses_every_tool():
-    made = descriptor_files(SERVER, offered({"name": "a", "inputSchema": OBJECT}), KINDS, prefix="x y/")
+    made = made_of(SERVER, offered({"name": "a", "inputSchema": OBJECT}), prefix="x y/")
     assert made.files == ()
     assert "/name" in made.refused["a"]
 
@@ -190,7 +204,7 @@ def test_files_have_names_that_every_system_has():
 
 def test_characters_that_nobody_sees_are_told_and_stand_as_escapes():
     definition = {"name": "a", "description": "Adds\u200b numbers.", "inputSchema": OBJECT}
-    made = descriptor_files(SERVER, offered(definition), KINDS)
+    made = made_of(SERVER, offered(definition))
     assert 'description: "Adds\\u200b numbers."' in made.files[0].text
     (remark,) = made.remarks
     assert remark.startswith(
@@ -202,7 +216,7 @@ def test_what_is_odd_about_the_list_is_told():
     odd = offered(
         {"name": "a b", "inputSchema": OBJECT}, {"name": "a_b", "inputSchema": OBJECT}, remarks=("a loop",)
     )
-    made = descriptor_files(SERVER, odd, KINDS)
+    made = made_of(SERVER, odd)
     assert [file.name for file in made.files] == ["shop__a_b_2", "shop__a_b"]
     assert made.remarks[0] == "a loop"
     assert "`shop__a_b_2` here" in made.remarks[1]

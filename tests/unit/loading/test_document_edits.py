@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from toolcrib.formats.yaml_writer import yaml_of
 from toolcrib.loading.documents.document import parse_documents
-from toolcrib.loading.documents.insertion import add_item
+from toolcrib.loading.documents.edits import add_item
 
 ITEM = {"args": {"a": 1}, "result": "x"}
 

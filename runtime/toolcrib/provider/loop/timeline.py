@@ -20,9 +20,13 @@ STRETCHES: Final = ("user", "text", "reasoning")
 
 TYPES: Final[Mapping[str, frozenset[str]]] = {
     **dict.fromkeys(STRETCHES, frozenset({"segment", "text"})),
-    "call": frozenset({"segment", "id", "tool", "arguments", "status"}),
-    "call_updated": frozenset({"segment", "id", "tool", "arguments", "status", "outcome", "text"}),
+    "call": frozenset({"segment", "id", "tool", "arguments", "status", "details"}),
+    "call_updated": frozenset({"segment", "id", "tool", "arguments", "status", "outcome", "text", "details"}),
+    "content": frozenset({"segment", "text", "details"}),
+    "plan": frozenset({"segment", "details"}),
     "closed": frozenset({"segment"}),
+    "session": frozenset({"details"}),
+    "violation": frozenset({"id", "text", "details"}),
     "turn_ended": frozenset({"stop"}),
 }
 """Maps the type of an event to its fields, in addition to `seq` and `type`."""
@@ -41,6 +45,16 @@ class Event(NamedTuple):
         closed          segment               the segment gets no more pieces
         turn_ended      stop
 
+    The events of a foreign agent have `details` as well, and four more types. Names and values in them are those of the
+    Agent Client Protocol.
+
+        call            details: title, kind, content, locations, rawInput, rawOutput
+        call_updated    the changed ones
+        content         segment, text, details: role, block; a complete segment that is not text, such as an image
+        plan            segment, details: entries; a later one of the same segment replaces it
+        session         details: the changed ones of mode, commands, options, usage, info
+        violation       id, text, details: code, update; what the agent did against the protocol
+
     Attributes:
         seq: Number of the event in the conversation, from 1, without gaps.
         type: Type of the event.
@@ -52,6 +66,7 @@ class Event(NamedTuple):
         status: `pending`, `running`, `waiting` (for a person), `completed` or `failed`; empty if unchanged.
         outcome: Outcome of the call; empty if unchanged.
         stop: Reason for the end of the turn.
+        details: Further facts of a foreign agent; None if there are none.
     """
 
     seq: int
@@ -64,6 +79,7 @@ class Event(NamedTuple):
     status: str = ""
     outcome: str = ""
     stop: str = ""
+    details: dict[str, JSON] | None = None
 
     def as_json(self) -> dict[str, JSON]:
         """Return the event as a JSON object without empty fields."""
@@ -93,7 +109,7 @@ class Event(NamedTuple):
 _FORMS: Final[Mapping[str, type]] = {
     **dict.fromkeys(("type", "text", "id", "tool", "status", "outcome", "stop"), str),
     **dict.fromkeys(("seq", "segment"), int),
-    "arguments": dict,
+    **dict.fromkeys(("arguments", "details"), dict),
 }
 
 
@@ -157,7 +173,7 @@ class Timeline:
         heard: Whether anybody reads the events; if not, they are counted but not created.
     """
 
-    __slots__ = ("_calls", "_ended", "_heard", "_open", "_segments", "_seq")
+    __slots__ = ("_calls", "_ended", "_heard", "_open", "_plan", "_segments", "_seq")
 
     def __init__(
         self,
@@ -172,6 +188,7 @@ class Timeline:
         if place.calls:
             self._calls = {id_: _CallStatus(*at) for id_, at in place.calls.items()}
         self._open = self._ended = ""
+        self._plan = 0
 
     @property
     def place(self) -> TimelinePosition:
@@ -191,6 +208,33 @@ class Timeline:
         """Add a piece of the model's reasoning."""
         return self._piece("reasoning", piece)
 
+    def content(self, role: str, block: dict[str, JSON], text: str) -> list[Event]:
+        """Add a segment with content that is not text.
+
+        Args:
+            role: Who has said it: `user`, `text` or `reasoning`.
+            block: The content.
+            text: A description of it.
+        """
+        details: dict[str, JSON] = {"role": role, "block": block}
+        return [*self._close(), *self._event("content", self._begin(), {"text": text, "details": details})]
+
+    def plan(self, entries: list[JSON]) -> list[Event]:
+        """Add the plan of the turn, or replace it."""
+        told = []
+        if not self._plan:
+            told = self._close()
+            self._plan = self._begin()
+        return [*told, *self._event("plan", self._plan, {"details": {"entries": entries}})]
+
+    def session(self, facts: dict[str, JSON]) -> list[Event]:
+        """Report changed facts of the session, which belong to no segment."""
+        return self._event("session", 0, {"details": facts})
+
+    def violation(self, text: str, details: dict[str, JSON], call: str = "") -> list[Event]:
+        """Report what an agent did against its protocol. It changes no segment."""
+        return self._event("violation", 0, {"text": text, "id": call, "details": details})
+
     def message_ended(self) -> list[Event]:
         """Close the open segment, because the answer of the model is complete."""
         return self._close()
@@ -200,12 +244,13 @@ class Timeline:
         id: str,  # noqa: A002 -- the public name of the field
         tool: str = "",
         arguments: dict[str, JSON] | None = None,
+        details: dict[str, JSON] | None = None,
     ) -> list[Event]:
         """Add a segment for a call; its tool and arguments may follow later.
 
-        For a known call, this updates the tool and the arguments.
+        For a known call, this updates the tool, the arguments and the details.
         """
-        return self.call_updated(id, tool=tool, arguments=arguments)
+        return self.call_updated(id, tool=tool, arguments=arguments, details=details)
 
     def call_updated(
         self,
@@ -216,6 +261,7 @@ class Timeline:
         text: str = "",
         tool: str = "",
         arguments: dict[str, JSON] | None = None,
+        details: dict[str, JSON] | None = None,
     ) -> list[Event]:
         """Update a call; an unknown call gets a segment first.
 
@@ -228,6 +274,7 @@ class Timeline:
             text: Its progress or its result; empty if unchanged.
             tool: Name of the tool, if it was unknown.
             arguments: The arguments, if they were unknown or have changed.
+            details: Further facts that have changed.
 
         Raises:
             ConfigurationError: The status is unknown.
@@ -237,20 +284,32 @@ class Timeline:
             raise ConfigurationError(message, hint=f"known statuses: {', '.join(RANKS)}")
         known = self._calls.get(id)
         if known is not None:
-            return self._update(id, known, status, str(outcome or ""), text, tool=tool, arguments=arguments)
+            return self._update(
+                id, known, status, str(outcome or ""), text, tool=tool, arguments=arguments, details=details
+            )
         begun = self._close()
         known = self._calls[id] = _CallStatus(self._begin(), tool=tool, arguments=arguments)
-        facts = {"id": id, "tool": tool, "arguments": arguments, "status": known.status}
+        facts = {
+            "id": id,
+            "tool": tool,
+            "arguments": arguments,
+            "status": known.status,
+            "details": details or None,
+        }
         begun += self._event("call", known.segment, facts)
         if status or outcome or text:
             begun += self._update(id, known, status, str(outcome or ""), text)
         return begun
 
-    def turn_ended(self, stop: str) -> list[Event]:
+    def turn_ended(self, stop: str, outcome: str = "cancelled") -> list[Event]:
         """End the turn and close everything.
 
-        Running calls become `failed` with the outcome `cancelled`. Waiting calls stay so if `stop` is
-        `pending`, else they are cancelled as well.
+        Running calls become `failed` with the outcome. Waiting calls stay so if `stop` is `pending`, else they become
+        `failed` as well.
+
+        Args:
+            stop: Reason for the end.
+            outcome: Outcome of the open calls.
         """
         # Called again if the conversation is built twice, as after a failing sink; the event must not repeat.
         if self._ended == stop:
@@ -258,9 +317,10 @@ class Timeline:
         told = self._close()
         for id_, call in self._calls.items():
             if not (call.status == "waiting" and stop == "pending"):
-                told += self._update(id_, call, "failed", "cancelled")
+                told += self._update(id_, call, "failed", outcome)
         told += self._event("turn_ended", 0, {"stop": str(stop)})
         self._ended = str(stop)
+        self._plan = 0
         return told
 
     def _piece(self, kind: str, piece: str) -> list[Event]:
@@ -294,6 +354,7 @@ class Timeline:
         *,
         tool: str = "",
         arguments: dict[str, JSON] | None = None,
+        details: dict[str, JSON] | None = None,
     ) -> list[Event]:
         """Build one event with the changes of a call, if any."""
         rank = RANKS[known.status]
@@ -310,6 +371,8 @@ class Timeline:
             news["tool"] = known.tool = tool
         if arguments is not None and arguments != known.arguments:
             news["arguments"] = known.arguments = arguments
+        if details:
+            news["details"] = details
         return self._event("call_updated", known.segment, {"id": id_, **news}) if news else []
 
     def _event(self, type_: str, segment: int, facts: Mapping[str, Any] = NOTHING) -> list[Event]:
@@ -342,7 +405,7 @@ class Segment(NamedTuple):
 
     Attributes:
         number: Number of the segment, from 1.
-        kind: `user`, `text`, `reasoning` or `call`.
+        kind: `user`, `text`, `reasoning` or `call`; of foreign agents also `content` or `plan`.
         text: The whole text; for a call, its last progress or its result.
         open: Whether more may follow. A call that waits for a person is not open.
         id: ID of the call.
@@ -350,6 +413,7 @@ class Segment(NamedTuple):
         arguments: Its arguments.
         status: Its status.
         outcome: Its outcome.
+        details: Further facts of a foreign agent; None if there are none.
     """
 
     number: int
@@ -361,6 +425,7 @@ class Segment(NamedTuple):
     arguments: dict[str, JSON] | None = None
     status: str = ""
     outcome: str = ""
+    details: dict[str, JSON] | None = None
 
     def as_json(self) -> dict[str, JSON]:
         """Return the segment as a JSON object without empty fields."""
@@ -388,11 +453,13 @@ class View:
     Attributes:
         seq: Number of the last applied event; resume a stream after this one.
         stop: Reason for the end of the last turn; empty while a turn is running.
+        session: Facts of the session of a foreign agent, such as its mode and usage.
     """
 
     def __init__(self) -> None:
         self.seq = 0
         self.stop = ""
+        self.session: dict[str, JSON] = {}
         self._segments: list[Segment] = []
         self._held: dict[int, Event] = {}
         self._last = 0
@@ -436,6 +503,10 @@ class View:
         if event.type == "turn_ended":
             self.stop = event.stop
             return
+        if event.segment == 0:  # it changes no segment, and does not begin a turn
+            if event.type == "session":
+                self.session = {**self.session, **(event.details or {})}
+            return
         place, most = event.segment - 1, len(self._segments)
         there = self._segments[place] if 0 <= place < most else None
         if there is not None and there.open and there.kind == event.type != "call":
@@ -465,8 +536,13 @@ class View:
             self._pieces = []
 
     def as_json(self) -> dict[str, JSON]:
-        """Return plain data for `parse`, `{seq, stop, segments}`, without held events."""
-        return {"seq": self.seq, "stop": self.stop, "segments": [each.as_json() for each in self.segments]}
+        """Return plain data for `parse`, `{seq, stop, segments}`, without held events; and `session` if it has facts."""
+        told: dict[str, JSON] = {
+            "seq": self.seq,
+            "stop": self.stop,
+            "segments": [each.as_json() for each in self.segments],
+        }
+        return {**told, "session": self.session} if self.session else told
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> View:
@@ -479,6 +555,7 @@ class View:
         try:
             view.seq, view.stop = int(value["seq"]), str(value["stop"])
             view._segments = [Segment(**each) for each in value["segments"]]
+            view.session = dict(value.get("session", {}))
         except (KeyError, TypeError, ValueError) as error:
             message = f"invalid timeline view: {type(error).__name__}: {error}"
             hint = "pass the output of `View.as_json()`"
@@ -489,8 +566,10 @@ class View:
 def _begun(event: Event) -> Segment | None:
     """The segment that an event starts, if any."""
     if event.type == "call":
-        known = {key: getattr(event, key) for key in ("id", "tool", "arguments", "status")}
+        known = {key: getattr(event, key) for key in ("id", "tool", "arguments", "status", "details")}
         return Segment(event.segment, "call", **known)
+    if event.type in {"content", "plan"}:
+        return Segment(event.segment, event.type, event.text, open=False, details=event.details)
     if event.type in STRETCHES:
         return Segment(event.segment, event.type, event.text, open=event.type != "user")
     return None
@@ -501,7 +580,11 @@ def _gone_on(segment: Segment, event: Event) -> Segment | None:
     if event.type == "call_updated" and event.id == segment.id:
         said = {key: getattr(event, key) for key in ("tool", "arguments", "status", "outcome", "text")}
         later = segment._replace(**{key: value for key, value in said.items() if value not in ("", None)})
+        if event.details:
+            later = later._replace(details={**(segment.details or {}), **event.details})
         return later._replace(open=later.status in {"pending", "running"})
+    if event.type == segment.kind == "plan":
+        return segment._replace(details=event.details)
     if segment.kind == "call" or not segment.open:
         return None
     return segment._replace(open=False) if event.type == "closed" else None

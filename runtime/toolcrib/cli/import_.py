@@ -69,7 +69,7 @@ def import_mcp(ctx: click.Context, *, server: str, options: ImportOptions, readi
     except NotReady as error:
         click.echo(escape_terminal(str(error)), err=True)
         ctx.exit(exit_codes.OF_OUTCOME[Outcome.DENIED if error.denied else Outcome.UNAVAILABLE])
-    imported, remarks = _server_tools(runtime, catalogue, options.prefix)
+    imported, remarks = _server_tools(runtime, catalogue, options)
 
     def use(_plan: ImportPlan) -> Iterator[str]:
         if reading.servers:
@@ -95,21 +95,24 @@ async def _offered(runtime: Runtime, server: str) -> Catalogue:
         return await runtime.catalogue(server)
 
 
-def _server_tools(runtime: Runtime, catalogue: Catalogue, prefix: str | None) -> ServerTools:
+def _server_tools(runtime: Runtime, catalogue: Catalogue, options: ImportOptions) -> ServerTools:
     """The tools that pass the filters of the project and its lock."""
     server = runtime.servers[catalogue.server]
     left_out = [tool for tool in catalogue.tools if not server.offers(tool)]
     verdict = engine_of(runtime).world.judge(server, catalogue)
-    imported, remarks = tools_of_server(server, catalogue, prefix=prefix)
+    imported, remarks = tools_of_server(server, catalogue, prefix=options.prefix)
     locked = {
         tool.key: why
         for tool in imported.tools
         if (why := verdict.refused.get(tool.key) or verdict.refused.get("*"))
     }
-    if left_out:
+    if any(map(options.takes, left_out)):
         place = server.place("import") or "the project"
-        told = f"{plural(len(left_out), 'tool')} skipped by `only` and `except` of {place}: {', '.join(left_out)}"
-        remarks = (*remarks, told)
+        told = [*filter(options.takes, left_out)]
+        remarks = (
+            *remarks,
+            f"{plural(len(told), 'tool')} skipped by `only` and `except` of {place}: {', '.join(told)}",
+        )
     refusals = [ImportRefusal(key, "locked", "", why) for key, why in locked.items()]
     return ServerTools(
         imported._replace(

@@ -61,6 +61,15 @@ class ImportOptions(NamedTuple):
     dry_run: bool
     as_json: bool
 
+    def takes(self, *names: str) -> bool:
+        """Whether `--only` and `--except` select a tool that has some names."""
+        chosen = not self.only or _fits(names, self.only)
+        return chosen and not _fits(names, self.skipped)
+
+
+def _fits(names: Sequence[str], globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs for name in names)
+
 
 _OPTIONS: Final = (
     click.option(
@@ -89,7 +98,7 @@ _OPTIONS: Final = (
     click.option(
         "--record",
         metavar="NAME",
-        help="Name of the import under `.toolcrib/imports/`. Default: the kind and the name of the source.",
+        help="Name of the file under `.toolcrib/imports/`. Default: the kind and the name of the source.",
     ),
     click.option("--force", is_flag=True, help="Overwrite existing files, also those that were edited."),
     click.option(
@@ -151,7 +160,9 @@ def write_import(
     kinds = Executors.installed()
     target = ImportTarget(_root(options.folder), options.folder, _schema_for(options.folder), options.force)
     made = descriptor_files(chosen, kinds, schema=target.schema)
-    place = target.root / FOLDER / f"{options.record or record_name(kind, source)}.json"
+    # Imports of one source into several folders have nothing to do with each other.
+    within = os.path.relpath(target.folder.resolve(), target.root.resolve())
+    place = target.root / FOLDER / within / f"{options.record or record_name(kind, source)}.json"
     said = _relative_source(source, target.root)
     before = _record(place, kind, said, target.root)
     plan = plan_import(made, before, target, kinds, kind=kind, source=said, skipped=chosen.skipped)
@@ -173,18 +184,16 @@ def write_import(
 
 def _chosen(imported: ImportedTools, options: ImportOptions) -> tuple[ImportedTools, list[str]]:
     """The tools that the globs select, with the prefix; and a remark on each glob that matches none."""
-    names = {tool.key: str(tool.descriptor.get("name", "")) for tool in imported.tools}
-    names |= {each.key: each.key for each in imported.refused}
-
-    def fits(key: str, globs: Sequence[str]) -> bool:
-        return any(fnmatchcase(text, glob) for glob in globs for text in (key, names[key]))
-
-    def taken(key: str) -> bool:
-        return (not options.only or fits(key, options.only)) and not fits(key, options.skipped)
-
+    names: dict[str, tuple[str, ...]] = {
+        tool.key: (tool.key, str(tool.descriptor.get("name", ""))) for tool in imported.tools
+    }
+    names |= {each.key: (each.key,) for each in imported.refused}
+    taken = {key for key, each in names.items() if options.takes(*each)}
     globs = (*options.only, *options.skipped)
-    unfit = [_unfit(glob, [*names]) for glob in globs if not any(fits(key, [glob]) for key in names)]
-    tools = [tool for tool in imported.tools if taken(tool.key)]
+    unfit = [
+        _unfit(glob, [*names]) for glob in globs if not any(_fits(each, [glob]) for each in names.values())
+    ]
+    tools = [tool for tool in imported.tools if tool.key in taken]
     if options.prefix is not None:
         tools = [
             tool._replace(
@@ -192,11 +201,11 @@ def _chosen(imported: ImportedTools, options: ImportOptions) -> tuple[ImportedTo
             )
             for tool in tools
         ]
-    left = [key for key in names if not taken(key)]
+    left = [key for key in names if key not in taken]
     return (
         imported._replace(
             tools=tools,
-            refused=[each for each in imported.refused if taken(each.key)],
+            refused=[each for each in imported.refused if each.key in taken],
             remarks=[each for each in imported.remarks if each.key not in left],
             skipped=(*imported.skipped, *left),
         ),

@@ -27,7 +27,9 @@ APART: Final = frozenset(("input_schema", "output_schema", "mode"))
 _DEVICES: Final = re.compile(r"(?i)con|prn|aux|nul|com[0-9]|lpt[0-9]")
 """File names that Windows reserves, with any suffix."""
 
-_MOCK_NOTE: Final = "To call the tool in tests and scenarios with `--mode mock`, add a mock:"
+_MOCK_NOTE: Final = (
+    "To use the tool without the server, in tests and scenarios, add a mock and use `--mode mock`:"
+)
 
 
 class DescriptorFile(NamedTuple):

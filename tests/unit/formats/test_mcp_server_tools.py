@@ -108,7 +108,7 @@ metadata:
 mode: mcp
 mcp: {server: shop, tool: get-order}
 
-# To call the tool in tests and scenarios with `--mode mock`, add a mock:
+# To use the tool without the server, in tests and scenarios, add a mock and use `--mode mock`:
 # mock:
 #   generate: true
 """

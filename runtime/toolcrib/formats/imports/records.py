@@ -1,4 +1,4 @@
-"""The record of an import, `.toolcrib/imports/NAME.json`: what was generated last, which the next import merges against."""
+"""The record of an import, `.toolcrib/imports/DIR/NAME.json`: what was generated last, which the next import merges against."""
 
 from __future__ import annotations
 

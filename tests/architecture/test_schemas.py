@@ -27,7 +27,6 @@ from toolcrib.loading.projects import DEFAULT_SOURCES, Profile, Project, SourceE
 from toolcrib.loading.scenarios.expectations import KEPT, PARTS
 from toolcrib.loading.scenarios.model import (
     AdvanceStep,
-    Agent,
     AgentReply,
     AgentTurn,
     CallRule,
@@ -36,6 +35,7 @@ from toolcrib.loading.scenarios.model import (
     ParallelStep,
     RepeatStep,
     Scenario,
+    ScenarioAgent,
     ScriptedCall,
     Verification,
 )
@@ -142,7 +142,7 @@ def test_a_verification_has_the_fields_of_its_schema():
 
 
 def test_an_agent_has_the_fields_of_its_schema():
-    told = field_names(Agent) - {"chosen", "permitted", "policy_keys", "pointer"}
+    told = field_names(ScenarioAgent) - {"chosen", "permitted", "policy_keys", "pointer"}
     assert told == properties("scenario", "$defs", "agent")
     assert field_names(AgentTurn) - {"pointer"} == properties("scenario", "$defs", "turn")
     call = field_names(ScriptedCall, tool="call") - {"pointer"}

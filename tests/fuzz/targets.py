@@ -23,6 +23,7 @@ from served_models import in_chunks, message, speaking
 from toolcrib import Outcome, VirtualClock
 from toolcrib.cli.arguments import plain_arguments, read_arguments
 from toolcrib.core.errors import ExpressionError, Problem
+from toolcrib.core.message_splitter import MessageSplitter
 from toolcrib.core.model import JSON, Descriptor
 from toolcrib.core.server_config import Catalogue, Server
 from toolcrib.core.text import DuplicateKey, canonical, decode_json, escape_terminal
@@ -48,7 +49,7 @@ from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.serve.http_common.asgi import InvalidMessage, parse_message
 from toolcrib.servers.lock import parse_lock, render_lock
 from toolcrib.servers.mcp.failures import CallTarget, InvalidAnswer
-from toolcrib.servers.mcp.incoming_messages import MessageSplitter, parse_messages, read_head
+from toolcrib.servers.mcp.incoming_messages import parse_messages, read_head
 
 
 class Target(NamedTuple):

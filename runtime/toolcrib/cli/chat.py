@@ -39,7 +39,7 @@ from toolcrib.engine.workspaces import subject_of_chat
 from toolcrib.loading.documents.document import read_documents
 from toolcrib.loading.prompts import Guardrail, Prompt, find_prompt, parse_policy
 from toolcrib.loading.scenarios.agent_checks import prompt_of
-from toolcrib.loading.scenarios.model import Agent, Scenario
+from toolcrib.loading.scenarios.model import Scenario, ScenarioAgent
 from toolcrib.provider import (
     Answer,
     Config,
@@ -663,7 +663,7 @@ def _found(runtime: Runtime, named: str) -> Scenario:
     raise ConfigurationError(what, code="unknown_scenario", hint=did_you_mean(named, names) or known)
 
 
-def _script_policy(runtime: Runtime, scenario: Scenario, agent: Agent) -> ToolPolicy:
+def _script_policy(runtime: Runtime, scenario: Scenario, agent: ScenarioAgent) -> ToolPolicy:
     """The policy of the agent, whose keys override those of its prompt."""
     if not agent.prompt:
         return agent.policy
@@ -672,6 +672,6 @@ def _script_policy(runtime: Runtime, scenario: Scenario, agent: Agent) -> ToolPo
     return replace(prompt.policy, **said)
 
 
-def _lines(agent: Agent, names: dict[str, JSON]) -> tuple[str, ...]:
+def _lines(agent: ScenarioAgent, names: dict[str, JSON]) -> tuple[str, ...]:
     texts = [turn.user for turn in agent.turns if turn.user is not None]
     return tuple(str(text.render(names.copy())) if text.names <= names.keys() else "" for text in texts)

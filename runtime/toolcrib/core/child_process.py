@@ -80,6 +80,14 @@ def inherited_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if value is not None and not value.startswith("()")}
 
 
+def signal_name(number: int) -> str:
+    """The name of a signal, such as `SIGKILL`; its number if it has no name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
 class ChildProcess(asyncio.SubprocessProtocol):
     """A child process and its descendants.
 
@@ -137,6 +145,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         cwd: str,
         limits: ProcessLimits | None = None,
         stdin: bool = True,
+        joins_stderr: bool = False,
     ) -> None:
         """Start the process.
 
@@ -147,6 +156,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
             cwd: Its working directory; in a sandbox empty for the folder of temporary files.
             limits: Its limits; with them, it is measured (`usage`) where the system permits it.
             stdin: Whether it has a stdin; without it, it reads the end of file.
+            joins_stderr: Whether its stderr is part of its stdout, in the order in which it writes.
 
         Raises:
             OSError: The system does not start it.
@@ -173,7 +183,9 @@ class ChildProcess(asyncio.SubprocessProtocol):
         cwd = cwd or "/"
         try:
             if limits is not None and AVAILABLE:
-                await MeasuredProcess.start(self, argv, env=env, cwd=cwd, stdin=stdin, inherited=inherited)
+                await MeasuredProcess.start(
+                    self, argv, env=env, cwd=cwd, stdin=stdin, joins_stderr=joins_stderr, inherited=inherited
+                )
                 if limits is not NO_PROCESS_LIMITS:
                     restrict_process(self.pid, limits)
             else:
@@ -185,6 +197,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
                     cwd=cwd,
                     start_new_session=True,
                     stdin=pipe,
+                    stderr=asyncio.subprocess.STDOUT if joins_stderr else asyncio.subprocess.PIPE,
                     pass_fds=tuple(inherited),
                 )
         except (OSError, ValueError):
@@ -330,10 +343,7 @@ class ChildProcess(asyncio.SubprocessProtocol):
         code = self.code or 0
         if code >= 0:
             return f"exited with code {code}"
-        try:
-            return f"was terminated by signal {signal.Signals(-code).name}"
-        except ValueError:
-            return f"was terminated by signal {-code}"
+        return f"was terminated by signal {signal_name(-code)}"
 
     def hurry(self, grace: float = HURRIED_GRACE) -> None:
         """Shorten each grace period of `end` to so many seconds, from now on."""

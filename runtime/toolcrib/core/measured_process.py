@@ -63,6 +63,7 @@ class MeasuredProcess(asyncio.SubprocessTransport):
         env: Mapping[str, str],
         cwd: str | None,
         stdin: bool,
+        joins_stderr: bool = False,
         inherited: Sequence[int] = (),
     ) -> MeasuredProcess:
         """Start a process in its own session.
@@ -73,6 +74,7 @@ class MeasuredProcess(asyncio.SubprocessTransport):
             env: Its environment.
             cwd: Its working directory; None for ours.
             stdin: Whether it has a stdin; without it, it reads the end of file.
+            joins_stderr: Whether its stderr is part of its stdout.
             inherited: Descriptors of files that it inherits.
 
         Raises:
@@ -85,7 +87,7 @@ class MeasuredProcess(asyncio.SubprocessTransport):
             argv,
             stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.STDOUT if joins_stderr else subprocess.PIPE,
             env=env,
             cwd=cwd,
             start_new_session=True,

@@ -142,6 +142,12 @@ class ToolGate:
                 return decision
         return fixed
 
+    def decide_request(self, principal: Principal, arguments: Mapping[str, JSON]) -> AccessDecision:
+        """Decide a call of another program, which asks before it makes the call itself."""
+        fixed, tests = self._plans.get(principal) or self._plan(principal)
+        found = (test(arguments) for test in tests)
+        return next((decision for decision in found if decision is not None), fixed)
+
     def decide_for(self, principal: Principal) -> AccessDecision | None:
         """Decide about a caller without arguments; None if the arguments decide."""
         fixed, tests = self._plans.get(principal) or self._plan(principal)

@@ -41,7 +41,7 @@ from toolcrib.scenarios.verification import FinalReply
 from toolcrib.security.trust import Untrusted
 
 if TYPE_CHECKING:
-    from toolcrib.loading.scenarios.model import Agent, AgentTurn, Assertion, Scenario
+    from toolcrib.loading.scenarios.model import AgentTurn, Assertion, Scenario, ScenarioAgent
     from toolcrib.scenarios.run_setup import AgentSetup
 
 
@@ -133,7 +133,7 @@ class AgentRun(NamedTuple):
     names: Callable[[], dict[str, JSON]]
 
     @property
-    def agent(self) -> Agent:
+    def agent(self) -> ScenarioAgent:
         """The agent."""
         return self.setup.agent
 

@@ -19,7 +19,7 @@ from toolcrib.registry.registry import Registry
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Engine, Runtime
     from toolcrib.loading.prompts import Guardrail, Prompt
-    from toolcrib.loading.scenarios.model import Agent, GuardrailCheck
+    from toolcrib.loading.scenarios.model import GuardrailCheck, ScenarioAgent
     from toolcrib.security.trust import TrustSubject
 
 
@@ -34,7 +34,7 @@ class AgentSetup(NamedTuple):
         error: Why the prompt was not found; raised when the conversation begins, so that it becomes a failure.
     """
 
-    agent: Agent
+    agent: ScenarioAgent
     subjects: tuple[TrustSubject, ...]
     prompt: Prompt | None
     guardrails: tuple[GuardrailCheck, ...]
@@ -61,7 +61,7 @@ def set_up_run(runtime: Runtime, scenario: Scenario) -> RunSetup:
     return RunSetup(scenario, tools_for(runtime, scenario), agent)
 
 
-def _agent_setup(runtime: Runtime, scenario: Scenario, agent: Agent) -> AgentSetup:
+def _agent_setup(runtime: Runtime, scenario: Scenario, agent: ScenarioAgent) -> AgentSetup:
     from toolcrib.loading.prompts import guardrail_of  # noqa: PLC0415 -- most scenarios have no agent
     from toolcrib.loading.scenarios.agent_checks import prompt_of  # noqa: PLC0415 -- as above
 

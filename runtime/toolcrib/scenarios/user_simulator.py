@@ -25,7 +25,7 @@ from toolcrib.security.tool_policy import ToolPolicy, without_idle
 
 if TYPE_CHECKING:
     from toolcrib.loading.prompts import Prompt
-    from toolcrib.loading.scenarios.model import Agent, AgentTurn, GuardrailCheck, Scenario
+    from toolcrib.loading.scenarios.model import AgentTurn, GuardrailCheck, Scenario, ScenarioAgent
     from toolcrib.scenarios.assertions.trajectories import GuardrailFiring
     from toolcrib.scenarios.guarded_provider import GuardedProvider
     from toolcrib.scenarios.run_setup import AgentSetup
@@ -46,7 +46,7 @@ class ClientStub:
         names: Returns the variables for expressions.
     """
 
-    def __init__(self, runtime: Runtime, agent: Agent, names: Callable[[], dict[str, JSON]]) -> None:
+    def __init__(self, runtime: Runtime, agent: ScenarioAgent, names: Callable[[], dict[str, JSON]]) -> None:
         self.turn: AgentTurn | None = None
         self._runtime = runtime
         self._agent = agent
@@ -198,18 +198,18 @@ SCRIPTED, DIRECT = "scripted", "direct"
 
 
 def _scripted(
-    _runtime: Runtime, _session: Session, scenario: Scenario, agent: Agent, names: ReadNames
+    _runtime: Runtime, _session: Session, scenario: Scenario, agent: ScenarioAgent, names: ReadNames
 ) -> Provider:
     return _playing(scenario, agent, names, speaks=True)
 
 
 def _direct(
-    _runtime: Runtime, _session: Session, scenario: Scenario, agent: Agent, names: ReadNames
+    _runtime: Runtime, _session: Session, scenario: Scenario, agent: ScenarioAgent, names: ReadNames
 ) -> Provider:
     return _playing(scenario, agent, names, speaks=False)
 
 
-def _playing(scenario: Scenario, agent: Agent, names: ReadNames, *, speaks: bool) -> Scripted:
+def _playing(scenario: Scenario, agent: ScenarioAgent, names: ReadNames, *, speaks: bool) -> Scripted:
     namespace = scenario.origin.namespace
     return Scripted(
         scripted_replies(agent.turns, agent.script),
@@ -221,7 +221,7 @@ def _playing(scenario: Scenario, agent: Agent, names: ReadNames, *, speaks: bool
 
 
 def _opened(
-    runtime: Runtime, session: Session, _scenario: Scenario, agent: Agent, _names: ReadNames
+    runtime: Runtime, session: Session, _scenario: Scenario, agent: ScenarioAgent, _names: ReadNames
 ) -> Provider:
     told = {"name": agent.provider, "model": agent.model, "base_url": agent.base_url}
     return _open(runtime, session, {**told, "api_key": agent.api_key}, permitted=agent.permitted)
@@ -241,13 +241,13 @@ def _open(
     return open_provider(**told, world=world, clock=session.clock, trusted=permitted)
 
 
-_OWN: Mapping[str, Callable[[Runtime, Session, Scenario, Agent, ReadNames], Provider]] = {
+_OWN: Mapping[str, Callable[[Runtime, Session, Scenario, ScenarioAgent, ReadNames], Provider]] = {
     SCRIPTED: _scripted,
     DIRECT: _direct,
 }
 
 
-def _judge(runtime: Runtime, session: Session, agent: Agent) -> Provider | None:
+def _judge(runtime: Runtime, session: Session, agent: ScenarioAgent) -> Provider | None:
     if not agent.judge:
         return None
     told = {key: value for key, value in agent.judge.items() if key in {"model", "base_url", "api_key"}}
@@ -273,7 +273,7 @@ async def _nothing() -> None:
     """Close nothing."""
 
 
-def _system(agent: Agent, prompt: Prompt | None, names: ReadNames) -> str:
+def _system(agent: ScenarioAgent, prompt: Prompt | None, names: ReadNames) -> str:
     """Compute the system prompt."""
     if agent.system is not None:
         text = agent.system.render(names())
@@ -283,7 +283,7 @@ def _system(agent: Agent, prompt: Prompt | None, names: ReadNames) -> str:
     return prompt.render({name: value.render(names()) for name, value in agent.variables.items()})
 
 
-def _policy(agent: Agent, prompt: Prompt | None, registry: Registry) -> ToolPolicy:
+def _policy(agent: ScenarioAgent, prompt: Prompt | None, registry: Registry) -> ToolPolicy:
     """The policy of the agent, whose keys override those of its prompt."""
     policy = agent.policy
     if prompt is not None:

@@ -25,10 +25,11 @@ from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPC
 from mcp_scripts import scripted
 from sampling import examples, sample
 from toolcrib.core.clock import RealClock
+from toolcrib.core.message_splitter import MessageSplitter, OversizedMessage
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import MissingSecret, SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
-from toolcrib.servers.mcp.incoming_messages import MessageSplitter, OversizedMessage, read_head
+from toolcrib.servers.mcp.incoming_messages import read_head
 from toolcrib.servers.mcp.stdio import resolve_command
 from toolcrib.servers.mcp.transports import Link, StartFailure, open_link, trace_call
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from typing import NamedTuple
 
-from toolcrib.core.child_process import ChildProcess
+from toolcrib.core.child_process import ChildProcess, signal_name
 from toolcrib.core.limit_reports import limit_details, limit_phrase
 from toolcrib.core.model import JSON, Descriptor, Outcome, Result, Usage
 from toolcrib.core.process_limits import ExceededLimit, ProcessUsage
@@ -59,7 +58,7 @@ def ended_result(text: ProgramText, child: ChildProcess, *, sandboxed: bool, out
     details: dict[str, JSON] = {}
     if code < 0:
         kind = "terminated_by_signal"
-        details["signal"] = _signal_name(-code)
+        details["signal"] = signal_name(-code)
     else:
         kind = "exit_code"
         details["exit_code"] = code
@@ -67,7 +66,7 @@ def ended_result(text: ProgramText, child: ChildProcess, *, sandboxed: bool, out
     if sandboxed and code in _NOT_FOUND_CODES:
         how += " (its sandbox shows only the system, `cwd` and the granted `paths`)"
     if sandboxed and code > _SIGNAL_CODES:
-        how += f", as after signal {_signal_name(code - _SIGNAL_CODES)}"
+        how += f", as after signal {signal_name(code - _SIGNAL_CODES)}"
     # Many programs report errors on stdout.
     said = stderr or text.hide(output[-_SHOWN:].decode("utf-8", "replace")).strip()
     if stderr:
@@ -83,13 +82,6 @@ _NOT_FOUND_CODES = (126, 127)
 
 _SIGNAL_CODES = 128
 """A shell and a sandbox report signal N as exit code 128 + N."""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)
 
 
 def exceeded_result(text: ProgramText, tool: Descriptor, limit: ExceededLimit) -> Result:

@@ -17,10 +17,10 @@ from toolcrib.loading.scenarios.agents import check_providers
 from toolcrib.loading.scenarios.assertions import assertion_kinds
 from toolcrib.loading.scenarios.model import (
     WRAPPER,
-    Agent,
     AgentReply,
     Assertion,
     Scenario,
+    ScenarioAgent,
     ScriptedCall,
     visible_state,
 )
@@ -136,7 +136,7 @@ class KnownNames(NamedTuple):
 
 
 def check_names(
-    scenario: Scenario, agent: Agent, tools: Mapping[str, Descriptor], others: Iterable[str]
+    scenario: Scenario, agent: ScenarioAgent, tools: Mapping[str, Descriptor], others: Iterable[str]
 ) -> Iterator[Problem]:
     """A problem for each unknown name in assertions, in `when` and in `answers`.
 
@@ -219,7 +219,7 @@ def _when(reply: AgentReply, known: KnownNames) -> Iterator[Problem]:
             yield unknown_tool(name, f"{pointer}/results/{pointer_step(name)}", known.tools)
 
 
-def _answers(agent: Agent, known: KnownNames, short: Callable[[str], str]) -> Iterator[Problem]:
+def _answers(agent: ScenarioAgent, known: KnownNames, short: Callable[[str], str]) -> Iterator[Problem]:
     """Answers to what is neither a tool nor the id of a call."""
     ids = {call.id for call in agent.scripted_calls if call.id}
     for turn in agent.turns:
@@ -283,7 +283,7 @@ def _wants_failure(call: ScriptedCall) -> bool:
     return isinstance(pattern, dict) and "outcome" in pattern
 
 
-def _fulfilled(scenario: Scenario, agent: Agent, tool: Descriptor, pointer: str) -> Iterator[Problem]:
+def _fulfilled(scenario: Scenario, agent: ScenarioAgent, tool: Descriptor, pointer: str) -> Iterator[Problem]:
     if "client" not in tool.bindings:
         message = f"`{tool.name}` has no `client:` block, so no client answers it"
         hint = "remove it, or add a `client:` block to the tool"

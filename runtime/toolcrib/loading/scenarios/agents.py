@@ -18,10 +18,10 @@ from toolcrib.loading.document_checks import problem_of
 from toolcrib.loading.scenarios.expectations import Names
 from toolcrib.loading.scenarios.model import (
     NO_PROVIDER,
-    Agent,
     AgentReply,
     AgentTurn,
     Assertion,
+    ScenarioAgent,
     ScriptedCall,
 )
 from toolcrib.schema.validation import Validator
@@ -32,7 +32,7 @@ SEEN = ("user", "results", "turn")
 mapping from tools to the last value returned to the model, and the number of messages from the user."""
 
 
-def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> Agent:
+def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem]) -> ScenarioAgent:
     """Compile the `agent:` block of a scenario.
 
     Args:
@@ -45,7 +45,7 @@ def parse_agent(entry: Mapping[str, Any], names: Names, problems: list[Problem])
     problems += _idle_variables(entry)
     problems += _keys(entry)
     told = {key: entry[key] for key in _AS_WRITTEN if key in entry}
-    return Agent(
+    return ScenarioAgent(
         **told,
         variables=reader.renderings(entry, "variables", place),
         system=reader.rendering(entry, "system", place),
@@ -285,7 +285,7 @@ BUILT_IN: Final = ("anthropic", "azure_openai", "openai", "openai_responses")
 _WITHOUT_MODEL: Final = ("scripted", "direct", NO_PROVIDER)
 
 
-def check_providers(agent: Agent) -> Iterator[Problem]:
+def check_providers(agent: ScenarioAgent) -> Iterator[Problem]:
     """A problem for an unknown provider of the agent or of its judge."""
     yield from _check(agent.provider, f"{agent.pointer}/provider", (*_WITHOUT_MODEL, *BUILT_IN))
     if agent.judge:

@@ -378,7 +378,7 @@ NO_PROVIDER: Final = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class ScenarioAgent:
     """The agent of a scenario.
 
     Attributes:
@@ -450,7 +450,7 @@ class Agent:
             yield from reply.calls
 
     @property
-    def _holders(self) -> tuple[Agent | AgentTurn, ...]:
+    def _holders(self) -> tuple[ScenarioAgent | AgentTurn, ...]:
         return (self, *self.turns)
 
     @property
@@ -465,7 +465,7 @@ class Agent:
         answers = (holder.client.get(tool) for holder in self._holders)
         return any(answer is not None and answer.constant and answer.run({}) == GRANT for answer in answers)
 
-    def named(self, full: Callable[[str], str]) -> Agent:
+    def named(self, full: Callable[[str], str]) -> ScenarioAgent:
         """The agent with renamed tools, wherever names are compared with those of real tools."""
         return replace(
             self,
@@ -537,7 +537,7 @@ class Scenario:
     repeat: int = 1
     steps: tuple[AnyStep, ...]
     verify: Verification = NO_RULES
-    agent: Agent | None = None
+    agent: ScenarioAgent | None = None
     trials: int = 1
     pass_threshold: float = 1.0
     origin: Origin = field(default_factory=Origin)

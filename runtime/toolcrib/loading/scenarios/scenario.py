@@ -41,7 +41,7 @@ from toolcrib.loading.scenarios.model import (
 from toolcrib.loading.stores import with_refused_names
 
 if TYPE_CHECKING:
-    from toolcrib.loading.scenarios.model import Agent
+    from toolcrib.loading.scenarios.model import ScenarioAgent
 
 MOST_RUNS = 1000
 """Maximum number of runs of one scenario: the combinations of its matrix times `repeat`."""
@@ -358,7 +358,7 @@ def _idle_thresholds(value: Mapping[str, Any], scenario: Scenario) -> Iterator[P
         yield Problem(code="needless_key", message=message, pointer=place, hint=hint, severity="warning")
 
 
-def _agent(value: Mapping[str, Any], names: Names, problems: list[Problem]) -> Agent | None:
+def _agent(value: Mapping[str, Any], names: Names, problems: list[Problem]) -> ScenarioAgent | None:
     if "agent" not in value:
         for key in {"final_text", "stop"} & value.get("verify", {}).keys():
             message = "there is no `agent` to say something or to stop"

@@ -39,6 +39,7 @@ from mcp_types import (
 )
 
 from toolcrib.core.clock import RealClock
+from toolcrib.core.message_splitter import MessageSplitter, OversizedMessage
 from toolcrib.core.server_config import Server
 from toolcrib.core.text import format_size
 from toolcrib.http import HTTPError, HTTPFailure, HTTPRequest
@@ -53,8 +54,6 @@ from toolcrib.servers.mcp.incoming_messages import (
     GARBAGE,
     Intake,
     MessageHead,
-    MessageSplitter,
-    OversizedMessage,
     PendingRequests,
     log_invalid_message,
     log_stray_response,

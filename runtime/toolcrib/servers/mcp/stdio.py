@@ -21,14 +21,13 @@ from mcp_types import JSONRPCRequest
 
 from toolcrib.core.child_process import ChildProcess, inherited_environment
 from toolcrib.core.errors import did_you_mean
+from toolcrib.core.message_splitter import MessageSplitter, OversizedMessage
 from toolcrib.core.server_config import Server
 from toolcrib.security.secrets import SecretResolver
 from toolcrib.servers.environment import NetworkEnvironment
 from toolcrib.servers.mcp.incoming_messages import (
     GARBAGE,
     Intake,
-    MessageSplitter,
-    OversizedMessage,
     PendingRequests,
     read_head,
 )

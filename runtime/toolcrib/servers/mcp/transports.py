@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from toolcrib.core.errors import ToolcribError
+from toolcrib.core.message_splitter import HEAD
 from toolcrib.core.model import OUTPUT_SIZE
 from toolcrib.core.running_calls import Traffic
 from toolcrib.core.server_config import Server
@@ -63,10 +64,6 @@ class LinkTrouble(NamedTuple):
     message: str
     hint: str = ""
     measured: int = 0
-
-
-HEAD = 64 * 1024
-"""Number of bytes at the start of an oversized message in which its `id` is looked for."""
 
 
 class CallTrace:

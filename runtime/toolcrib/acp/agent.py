@@ -1,0 +1,531 @@
+"""An agent that is driven: its process, its session and its turns."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
+
+from toolcrib.acp.agent_process import AgentProcess, Observer, Report, WireLine, agent_command
+from toolcrib.core.dependencies import imports_of_extra
+from toolcrib.core.errors import ConfigurationError, Problem, ToolcribError
+from toolcrib.core.model import JSON, NOTHING, Content
+from toolcrib.engine import engine_of
+from toolcrib.provider import Stop
+from toolcrib.security.path_access import EVERYWHERE
+from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
+
+if TYPE_CHECKING:
+    from toolcrib.acp.client_methods import ClientMethods
+    from toolcrib.acp.connection import AcpConnection
+    from toolcrib.acp.permissions import Ask
+    from toolcrib.engine.runtime import Runtime
+
+T = TypeVar("T")
+
+START_TIMEOUT: Final = 60.0
+"""Seconds in which an agent must answer the requests that open a session."""
+
+CANCEL_TIMEOUT: Final = 10.0
+"""Seconds in which an agent must end a cancelled turn; then its process is ended."""
+
+STOPS: Final[Mapping[str, Stop]] = {
+    "end_turn": Stop.ANSWERED,
+    "max_tokens": Stop.LENGTH,
+    "max_turn_requests": Stop.MAX_ROUNDS,
+    "refusal": Stop.REFUSED,
+    "cancelled": Stop.CANCELLED,
+}
+"""Stop reason in the protocol -> reason why a turn ended."""
+
+MOST_PROBLEMS: Final = 1000
+"""Number of problems that an agent keeps; older ones are dropped."""
+
+_log = logging.getLogger("toolcrib")
+
+
+class AgentFailure(ToolcribError):
+    """An agent refused a request, answered without the form of the protocol, did not answer in time, or ended."""
+
+    code = "agent_failed"
+
+
+class TurnResult(NamedTuple):
+    """How a turn of an agent ended.
+
+    Attributes:
+        stop: The reason; `provider_failed` if the agent failed.
+        failure: What failed, as `{code, message, hint}`; empty if nothing did.
+        usage: Tokens that the agent reports: `{totalTokens, inputTokens, ...}`.
+        session: ID of the session.
+    """
+
+    stop: Stop
+    failure: Mapping[str, str] = NOTHING
+    usage: Mapping[str, JSON] = NOTHING
+    session: str = ""
+
+
+class Turn:
+    """One turn of an agent. Iterate over it for its updates; afterwards, `result` says how it ended.
+
+    An iterator that is closed early cancels the turn; `contextlib.aclosing` closes it at once.
+
+    Attributes:
+        result: How the turn ended; None while it runs.
+    """
+
+    def __init__(self, agent: Agent, parts: Sequence[str | Content], timeout: float | None) -> None:
+        self._agent = agent
+        self._parts = parts
+        self._timeout = timeout
+        self._news: asyncio.Queue[Any] = asyncio.Queue()
+        self.result: TurnResult | None = None
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        """Run the turn, and yield what the agent reports."""
+        run = asyncio.create_task(self._agent._run(self, self._parts, self._timeout))  # noqa: SLF001 -- its other half
+        run.add_done_callback(lambda _task: self._news.put_nowait(None))
+        try:
+            while (item := await self._news.get()) is not None:
+                yield item
+            self.result = run.result()
+        finally:
+            if not run.done():
+                await self._agent.cancel()
+                await asyncio.wait({run})
+
+    async def cancel(self) -> None:
+        """Cancel the turn. The iteration goes on until the agent has ended it."""
+        await self._agent.cancel()
+
+
+class Agent:
+    """An agent of the Agent Client Protocol, which runs as a child process. Needs the extra `acp`.
+
+    The agent runs its own model. It uses the tools of the runtime, the files and commands below the roots as far as the rules
+    permit, and asks for permission, which the policy, the rules of access or a person decide. An agent that ends is
+    started again at the next prompt.
+
+    Example:
+        ```python
+        async with Agent(["my-agent", "--acp"], runtime=tools, roots=["."]) as agent:
+            turn = agent.prompt("What is the weather in Oslo?")
+            async for event in turn:
+                print(event)
+            print(turn.result.stop)
+        ```
+
+    Attributes:
+        session: ID of the session; empty before the agent was started.
+        info: Name and version that the agent gives: `{name, title, version}`.
+        capabilities: What the agent announced, as it is on the wire.
+        modes: The modes of the session: ID -> name.
+        problems: What the agent did wrong and was survived; the latest ones.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        runtime: Runtime | None = None,
+        roots: Sequence[str | os.PathLike[str]] = (),
+        env: Mapping[str, str] = NOTHING,
+        policy: ToolPolicy = NO_POLICY,
+        approved: Sequence[str] = (),
+        ask: Ask | None = None,
+        writes: bool = True,
+        terminals: bool = True,
+        mode: str = "",
+        login: str = "",
+        observers: Sequence[Observer] = (),
+        report: Report | None = None,
+    ) -> None:
+        """Configure an agent. Entering it starts it.
+
+        Args:
+            command: Its program and arguments.
+            runtime: The tools that it may use; already entered. None for none.
+            roots: The folders whose files and commands it may use; the first is its working directory (default: ours).
+            env: Its environment variables, in addition to `PATH`, `HOME` and a few others.
+            policy: Which calls are allowed, denied or asked about: `allow`, `deny` and `ask`. Other keys are refused.
+            approved: Globs of the calls that are allowed without a question, by the name of the tool or the kind of the call.
+            ask: Asks a person about the other calls. None rejects them.
+            writes: Whether it may write files.
+            terminals: Whether it may run commands.
+            mode: ID of the mode of the session (default: the agent decides).
+            login: ID of the method with which to log in (default: none, the agent is already logged in).
+            observers: See every line of the protocol.
+            report: Receives problems as they happen.
+
+        Raises:
+            ConfigurationError: The command is empty, a root is not a folder, or the policy cannot be applied to an agent.
+        """
+        folders = [os.path.realpath(each) for each in roots] or [os.getcwd()]
+        for each in folders:
+            if not os.path.isdir(each):
+                raise ConfigurationError(
+                    f"the root `{each}` is not a folder",
+                    code="no_such_path",
+                    hint="create it, or name another one",
+                )
+        self._command = agent_command(command, folders[0], env)
+        self._roots = folders
+        self._runtime = runtime
+        self._policy = policy
+        self._approved = tuple(approved)
+        self._ask = ask
+        self._writes, self._terminals = writes, terminals
+        self._mode, self._login = mode, login
+        self._observers = tuple(observers)
+        self._tell = report
+        self._process: AgentProcess | None = None
+        self._connection: AcpConnection | None = None
+        self._methods: ClientMethods | None = None
+        self._turn: Turn | None = None
+        self._cancelled = asyncio.Event()
+        self._opening = False
+        self._replayed: list[Any] | None = None
+        self._early: list[tuple[str, dict[str, Any]]] = []
+        self._between: list[Any] = []
+        self.session = ""
+        self.info: Mapping[str, JSON] = NOTHING
+        self.capabilities: Mapping[str, Any] = NOTHING
+        self.modes: Mapping[str, str] = NOTHING
+        self.problems: deque[Problem] = deque(maxlen=MOST_PROBLEMS)
+
+    async def __aenter__(self) -> Self:
+        """Start the agent and open a session.
+
+        Raises:
+            ConfigurationError: The extra `acp` is missing, or the program does not exist.
+            AgentFailure: The agent does not speak the protocol, or refuses.
+        """
+        await self._open("")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Cancel the turn, and end the agent with everything that it has started."""
+        if self._turn is not None:
+            await self.cancel()
+        await self._end()
+
+    def prompt(self, *parts: str | Content, timeout: float | None = None) -> Turn:
+        """A turn: the agent answers a message of the user.
+
+        Args:
+            parts: Texts, and images as far as the agent accepts them.
+            timeout: Seconds after which the turn is cancelled.
+        """
+        return Turn(self, parts, timeout)
+
+    async def cancel(self) -> None:
+        """Cancel the turn that runs, if any. An agent that does not end it within 10 s is ended."""
+        if self._turn is None or self._connection is None or self._cancelled.is_set():
+            return
+        self._cancelled.set()
+        with suppress(AgentFailure):
+            await self._connection.cancel(self.session)
+
+    async def resume(self, session: str) -> list[Any]:
+        """Continue an earlier session of the agent, in place of the current one.
+
+        Args:
+            session: ID of the session.
+
+        Returns:
+            What the agent reports about the session so far; empty if it only continues it.
+
+        Raises:
+            ConfigurationError: `unsupported`: the agent cannot continue sessions; or a turn is running.
+            AgentFailure: The agent does not know the session, or fails.
+        """
+        if self._turn is not None:
+            raise _turn_runs()
+        self._replayed = []
+        try:
+            await self._open(session)
+            return self._replayed
+        finally:
+            self._replayed = None
+
+    # A turn.
+
+    async def _run(self, turn: Turn, parts: Sequence[str | Content], timeout: float | None) -> TurnResult:
+        if self._turn is not None:
+            raise _turn_runs()
+        self._turn = turn
+        self._cancelled = asyncio.Event()
+        try:
+            try:
+                await self._revive()
+                blocks = [self._block(part) for part in parts]
+                while self._between:
+                    turn._news.put_nowait(self._between.pop(0))  # noqa: SLF001 -- its other half
+                told = await self._prompted(blocks, timeout)
+            except AgentFailure as error:
+                return self._failed(error)
+            return self._result(told)
+        finally:
+            self._cancelled.set()
+            self._turn = None
+
+    async def _prompted(self, blocks: list[dict[str, Any]], timeout: float | None) -> dict[str, Any]:
+        """Send the prompt, and wait for its answer; a cancelled turn gets a little time to end."""
+        assert self._connection is not None  # noqa: S101 -- `_revive` has opened it
+        assert self._methods is not None  # noqa: S101 -- as above
+        self._methods.view.cancelled = self._cancelled
+        asked = asyncio.ensure_future(self._connection.prompt(self.session, blocks))
+        stopped = asyncio.ensure_future(self._cancelled.wait())
+        try:
+            await asyncio.wait({asked, stopped}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                late = not self._cancelled.is_set()
+                await self.cancel()
+                await asyncio.wait({asked}, timeout=CANCEL_TIMEOUT)
+                if not asked.done():
+                    self._problem(
+                        "not_cancelled",
+                        f"the agent did not end the cancelled turn within {CANCEL_TIMEOUT:g} s, and was ended",
+                    )
+                    await self._end()
+                    await asyncio.wait({asked})
+                if late:
+                    asked.exception()
+                    message = f"the turn did not end within {timeout:g} s, and was cancelled"
+                    raise AgentFailure(message, code="agent_timeout")
+            return asked.result()
+        finally:
+            self._methods.view.cancelled = None
+            asked.cancel()
+            stopped.cancel()
+            await asyncio.wait({asked, stopped})
+
+    def _result(self, told: Mapping[str, Any]) -> TurnResult:
+        reason = told["stopReason"]
+        if reason not in STOPS:
+            message = f"the agent ended the turn with the unknown stop reason `{reason}`"
+            return self._failed(AgentFailure(message, code="invalid_response"))
+        usage = told.get("usage")
+        return TurnResult(
+            STOPS[reason], usage=usage if isinstance(usage, dict) else NOTHING, session=self.session
+        )
+
+    def _failed(self, error: AgentFailure) -> TurnResult:
+        # The user has cancelled the turn, and knows better than the agent why it ended.
+        stop = (
+            Stop.CANCELLED
+            if self._cancelled.is_set() and error.code != "agent_timeout"
+            else Stop.PROVIDER_FAILED
+        )
+        failure = {"code": error.code, "message": error.message, "hint": error.hint}
+        return TurnResult(stop, failure=failure, session=self.session)
+
+    def _block(self, part: str | Content) -> dict[str, Any]:
+        if isinstance(part, str):
+            return {"type": "text", "text": part}
+        accepts = self.capabilities.get("promptCapabilities") or {}
+        if part.type == "image" and accepts.get("image"):
+            return {"type": "image", "data": part.data, "mimeType": part.mime_type}
+        raise ConfigurationError(
+            f"the agent accepts no {part.type} in prompts",
+            code="unsupported_content",
+            hint="send text, or the path of a file below a root",
+        )
+
+    # The agent.
+
+    async def _revive(self) -> None:
+        """Start an agent that has ended once more, with its session if it can continue it."""
+        if self._process is not None and not self._process.ended:
+            return
+        session, self._replayed = self.session, []
+        try:
+            if session and self._continues():
+                await self._open(session)
+                return
+        finally:
+            # What the agent repeats was reported before it ended.
+            self._replayed = None
+        await self._open("")
+        if session:
+            self._problem("session_lost", "the agent was started again, and has forgotten the session")
+
+    def _continues(self) -> str:
+        """The method that continues a session: `resume`, `load`, or empty for none."""
+        if "resume" in (self.capabilities.get("sessionCapabilities") or {}):
+            return "resume"
+        return "load" if self.capabilities.get("loadSession") else ""
+
+    async def _open(self, session: str) -> None:
+        """Start the agent unless it runs, and open a session.
+
+        Args:
+            session: ID of the session to continue; empty for a new one.
+        """
+        self._opening = True
+        try:
+            if self._process is None or self._process.ended:
+                await self._start()
+            await self._open_session(session)
+        except BaseException:
+            if self._turn is None:
+                await self._end()
+            raise
+        finally:
+            self._opening = False
+        early, self._early = self._early, []
+        for id_, update in early:
+            self._update(id_, update)
+
+    async def _start(self) -> None:
+        with imports_of_extra("acp", cannot="drive an agent", doing="driving an agent"):
+            from toolcrib.acp.client_methods import ClientMethods, ClientOffer, TurnView  # noqa: PLC0415 -- an extra
+            from toolcrib.acp.connection import AcpConnection  # noqa: PLC0415 -- as above
+            from toolcrib.acp.files import AgentFiles  # noqa: PLC0415 -- as above
+            from toolcrib.acp.permissions import Permissions  # noqa: PLC0415 -- as above
+
+        await self._end()
+        engine = None if self._runtime is None else engine_of(self._runtime)
+        files = AgentFiles(self._roots, lambda: EVERYWHERE if engine is None else engine.paths)
+        permissions = Permissions(
+            self._policy,
+            self._approved,
+            None if engine is None else (lambda: engine.access),
+            self._command.name,
+            lambda path, writes: files.why_refused(path, "write" if writes else "read"),
+        )
+        offer = ClientOffer(writes=self._writes, terminals=self._terminals)
+        process = self._process = AgentProcess(self._command, self._seen, self._reported)
+        self._methods = ClientMethods(
+            offer,
+            files,
+            permissions,
+            ask=self._ask,
+            view=TurnView(),
+            asked=self._asked,
+            report=self._reported,
+            cwd=self._roots[0],
+        )
+        await process.start()
+        connection = self._connection = AcpConnection(
+            process, self._methods.handle, self._update, self._reported
+        )
+        told = await self._in_time("initialize", connection.initialize(offer.capabilities(), "toolcrib"))
+        if told["protocolVersion"] != connection.version:
+            message = f"the agent speaks version {told['protocolVersion']} of the protocol, not {connection.version}"
+            raise AgentFailure(
+                message, code="unsupported_version", hint="install another version of the agent"
+            )
+        self.capabilities = told.get("agentCapabilities") or {}
+        self.info = told.get("agentInfo") or {}
+        if self._login:
+            await self._in_time("authenticate", connection.authenticate(self._login))
+
+    async def _open_session(self, session: str) -> None:
+        connection, methods = self._connection, self._methods
+        assert connection is not None and methods is not None  # noqa: PT018, S101 -- `_start` has set both
+        cwd, servers = self._roots[0], await self._offered()
+        how = self._continues() if session else "new"
+        if not how:
+            raise ConfigurationError(
+                "the agent cannot continue sessions",
+                code="unsupported",
+                hint="it announces neither `loadSession` nor `sessionCapabilities.resume`",
+            )
+        if session:
+            # The agent repeats the updates of the session before it answers.
+            self.session = methods.view.session = session
+        opened = await self._in_time(f"session/{how}", connection.open_session(how, session, cwd, servers))
+        self.session = methods.view.session = opened.get("sessionId") or session
+        modes = opened.get("modes") or {}
+        self.modes = {each["id"]: each["name"] for each in modes.get("availableModes", ())}
+        if self._mode:
+            await self._in_time("session/set_mode", connection.set_mode(self.session, self._mode))
+
+    async def _offered(self) -> list[Any]:
+        """The MCP servers that the agent may use."""
+        return []
+
+    async def _in_time(self, method: str, work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(START_TIMEOUT):
+                return await work
+        except TimeoutError:
+            raise AgentFailure(
+                f"the agent did not answer `{method}` within {START_TIMEOUT:g} s",
+                code="agent_timeout",
+                hint="check that its command starts it as an agent of ACP, often with an option such as `--acp`",
+            ) from None
+
+    async def _end(self) -> None:
+        """End the agent, and release what it used."""
+        process, connection, methods = self._process, self._connection, self._methods
+        self._process = self._connection = self._methods = None
+        if connection is not None:
+            await connection.close()
+        if methods is not None:
+            await methods.close()
+        if process is not None:
+            await process.end()
+
+    # What the agent sends.
+
+    def _seen(self, line: WireLine) -> None:
+        for observer in self._observers:
+            observer(line)
+
+    def _update(self, session: str, update: dict[str, Any]) -> None:
+        """Receive an update. Every `session/update` passes here, in order."""
+        if session != self.session:
+            if self._opening:
+                # It may arrive before the answer with the ID of the session is read.
+                self._early.append((session, update))
+            else:
+                self._problem(
+                    "unknown_session", f"the agent sent an update of the unknown session `{session}`"
+                )
+            return
+        if self._methods is not None:
+            self._methods.view.follow(update)
+        self._deliver(update)
+
+    def _deliver(self, item: Any) -> None:
+        if self._replayed is not None:
+            self._replayed.append(item)
+        elif self._turn is not None:
+            self._turn._news.put_nowait(item)  # noqa: SLF001 -- its other half
+        else:
+            self._between.append(item)
+
+    def _asked(self, call: dict[str, Any]) -> None:
+        """Receive the call of a question, which is an update of it."""
+        self._deliver({"sessionUpdate": "tool_call_update", **call})
+
+    def _problem(self, code: str, message: str) -> None:
+        self._reported(Problem(code=code, message=message, severity="warning", source=self._command.name))
+
+    def _reported(self, problem: Problem) -> None:
+        self.problems.append(problem)
+        if self._tell is None:
+            _log.warning("%s", problem)
+        else:
+            self._tell(problem)
+
+
+def _turn_runs() -> ConfigurationError:
+    return ConfigurationError(
+        "the agent is answering another prompt",
+        code="turn_running",
+        hint="wait for the end of the turn, or cancel it with `Agent.cancel()`",
+    )

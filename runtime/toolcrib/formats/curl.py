@@ -20,12 +20,13 @@ from toolcrib.formats.http_samples import (
     HttpField,
     HttpSample,
     Unconvertible,
+    json_with_variables,
     split_url,
     variable,
 )
 from toolcrib.formats.imported_tools import ImportedTool, ImportedTools, ImportRefusal, ImportRemark
 from toolcrib.formats.request_names import name_of_request, unique_names
-from toolcrib.formats.sampled_tools import SampledTool, tool_of_samples, with_variables
+from toolcrib.formats.sampled_tools import SampledTool, imported_of, tool_of_samples
 from toolcrib.formats.shell_words import SUBSTITUTION, ShellCommand, UnclosedQuote, commands_of
 
 # -- Options --------------------------------------------------------------------------------------------------------
@@ -165,11 +166,12 @@ def tools_of_curl(text: str) -> ImportedTools:
             refused.append(drafted._replace(message=f"{where}: {drafted.message}"))
             continue
         descriptor = _with_extra(drafted.tool.descriptor, made.extra)
-        tools.append(drafted._replace(tool=ImportedTool(key, descriptor)))
-        remarks += drafted.remarks
-        remarks += (ImportRemark("lost", key, "", message) for message in made.lost)
-        remarks += (ImportRemark("repaired", key, "", message) for message in made.repaired)
-    return ImportedTools([each.tool for each in tools], refused, remarks)
+        told = (
+            *(ImportRemark("lost", key, "", message) for message in made.lost),
+            *(ImportRemark("repaired", key, "", message) for message in made.repaired),
+        )
+        tools.append(drafted._replace(tool=ImportedTool(key, descriptor), remarks=(*drafted.remarks, *told)))
+    return imported_of(tools, refused, remarks)
 
 
 def _until_unclosed(text: str, refused: list[ImportRefusal]) -> Iterator[ShellCommand]:
@@ -423,9 +425,7 @@ class _Request:
     def _user(self, value: str) -> None:
         user, _, password = value.partition(":")
         if variable("")[0] in value:
-            scheme = {"type": "http", "scheme": "basic"}
-            scheme |= {"username": with_variables(user), "password": with_variables(password)}
-            self._auth.append(scheme)
+            self._auth.append({"type": "http", "scheme": "basic", "username": user, "password": password})
         else:
             credentials = b64encode(value.encode() if ":" in value else f"{value}:".encode()).decode()
             self._headers.append(("Authorization", f"Basic {credentials}"))
@@ -499,9 +499,9 @@ class _Request:
             self.repaired.append(
                 "no `Content-Type` was given for JSON, and curl sends it as a form; it is sent as `application/json`"
             )
-            return HttpBody("application/json", _quoted_variables(text))
+            return HttpBody("application/json", json_with_variables(text))
         kind = kind or "application/x-www-form-urlencoded"
-        return HttpBody(kind, _quoted_variables(text) if "json" in kind else text)
+        return HttpBody(kind, json_with_variables(text) if "json" in kind else text)
 
     def _text(self) -> str | None:
         """The data; None if they are in a file."""
@@ -550,15 +550,7 @@ def _is_json(text: str) -> bool:
     if not text.lstrip().startswith(("{", "[")):
         return False
     try:
-        decode_json(_quoted_variables(text))
+        decode_json(json_with_variables(text))
     except (ValueError, RecursionError):
         return False
     return True
-
-
-_QUOTED: Final = re.compile('"(?:[^"\\\\]|\\\\.)*"|\ue000[^\ue001]*\ue001', re.DOTALL)
-
-
-def _quoted_variables(text: str) -> str:
-    """JSON in which the variables outside of strings are strings."""
-    return _QUOTED.sub(lambda match: f'"{match[0]}"' if match[0][0] == "\ue000" else match[0], text)

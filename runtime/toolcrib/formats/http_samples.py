@@ -29,6 +29,11 @@ def variable(name: str) -> str:
     return f"{_OPEN}{name}{_CLOSE}"
 
 
+def damage(error: Exception) -> str:
+    """What is wrong with a part of a source whose reading failed."""
+    return f"`{error.args[0]}` is missing" if isinstance(error, KeyError) else "a member has the wrong type"
+
+
 class HttpField(NamedTuple):
     """A field of a form.
 
@@ -87,8 +92,10 @@ class HttpSample(NamedTuple):
         cookies: The cookies.
         body: The body, if there is one.
         answer: The response.
-        auth: Schemes of `live.auth` that the source describes as such.
+        auth: Schemes of `live.auth` that the source describes as such, with their secrets as recorded.
         path_values: Values of placeholders of the path, such as `{id}` and `:id`.
+        optional_query: Parameters that the source describes and does not send.
+        descriptions: Name of a parameter, field or placeholder -> its description.
     """
 
     pointer: str
@@ -101,6 +108,8 @@ class HttpSample(NamedTuple):
     answer: HttpAnswer | None = None
     auth: Sequence[Mapping[str, JSON]] = ()
     path_values: Mapping[str, str] = MappingProxyType({})
+    optional_query: Sequence[tuple[str, str]] = ()
+    descriptions: Mapping[str, str] = MappingProxyType({})
 
 
 class Unconvertible(Exception):
@@ -138,7 +147,12 @@ def split_url(url: str) -> UrlParts:
     if address.startswith(_OPEN):
         origin, _, rest = address.partition(_CLOSE)
         path, _, query = rest.partition("?")
-        return UrlParts(origin + _CLOSE, path or "/", _parameters(query))
+        host = ""
+        if not path.startswith("/") and path:
+            # What follows a variable up to the path belongs to the origin: `$SCHEME://host`, `$HOST:8080`.
+            end = path.find("/", 3 if path.startswith("://") else 0)
+            host, path = (path, "") if end < 0 else (path[:end], path[end:])
+        return UrlParts(origin + _CLOSE + host, path or "/", _parameters(query))
     match = _URL.match(address)
     if match is None:
         raise Unconvertible("invalid_url", f"`{_shown(url)}` is not a URL with a scheme and a host")
@@ -262,3 +276,11 @@ def value_of(answer: HttpAnswer) -> Any:
     if not answer.text:
         return None
     return answer.text if essence.startswith("text/") or essence.endswith(("/xml", "+xml")) else ABSENT
+
+
+_QUOTED: Final = re.compile('"(?:[^"\\\\]|\\\\.)*"|\ue000[^\ue001]*\ue001', re.DOTALL)
+
+
+def json_with_variables(text: str) -> str:
+    """JSON in which the variables outside of strings are strings."""
+    return _QUOTED.sub(lambda match: f'"{match[0]}"' if match[0][0] == "\ue000" else match[0], text)

@@ -17,9 +17,9 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote
 
 from toolcrib.core.model import JSON
 from toolcrib.core.text import compact, json_equal
@@ -38,7 +38,7 @@ from toolcrib.formats.http_samples import (
     value_of,
     variable,
 )
-from toolcrib.formats.imported_tools import ImportedTool, ImportRefusal, ImportRemark
+from toolcrib.formats.imported_tools import ImportedTool, ImportedTools, ImportRefusal, ImportRemark
 from toolcrib.formats.request_names import (
     LONGEST_NAME,
     argument_of_segment,
@@ -46,20 +46,33 @@ from toolcrib.formats.request_names import (
     placeholder_of,
     variable_name,
 )
-from toolcrib.formats.secret_names import HIDDEN, has_secret_member, is_secret_name, without_secret_members
+from toolcrib.formats.secret_names import has_secret_member, is_secret_name, without_secret_members
 from toolcrib.http.headers import FORBIDDEN, header_fault, is_token
 from toolcrib.schema.inference import infer_schema, is_data
+from toolcrib.security.redaction import Redactor
 
 
 class SampledTool(NamedTuple):
-    """A tool of some samples, with what was lost of them."""
+    """A tool of some samples.
+
+    Attributes:
+        tool: The tool. Its responses may still repeat secrets of requests; `imported_of` removes them.
+        remarks: What was lost and replaced.
+        secrets: The values that were replaced.
+    """
 
     tool: ImportedTool
     remarks: tuple[ImportRemark, ...]
+    secrets: frozenset[str] = frozenset()
 
 
 def tool_of_samples(
-    samples: Sequence[HttpSample], *, key: str, name: str, texts: Mapping[str, JSON] | None = None
+    samples: Sequence[HttpSample],
+    *,
+    key: str,
+    name: str,
+    texts: Mapping[str, JSON] | None = None,
+    defaults: bool = False,
 ) -> SampledTool | ImportRefusal:
     """The tool of the samples of one operation.
 
@@ -68,12 +81,51 @@ def tool_of_samples(
         key: See `ImportedTool`.
         name: The name of the tool.
         texts: Further members of the descriptor, such as `title` and `description`.
+        defaults: Whether the first sample is the request, whose values are the defaults, and the others are examples of it.
     """
     try:
-        draft = _Draft(samples, key)
-        return SampledTool(ImportedTool(key, draft.descriptor(name, dict(texts or {}))), tuple(draft.remarks))
+        draft = _Draft(samples, key, defaults=defaults or len(samples) == 1)
+        tool = ImportedTool(key, draft.descriptor(name, dict(texts or {})))
+        return SampledTool(tool, tuple(draft.remarks), frozenset(draft.secrets))
     except Unconvertible as why:
         return ImportRefusal(key, why.reason, samples[0].pointer, str(why))
+
+
+def imported_of(
+    drafted: Iterable[SampledTool],
+    refused: Sequence[ImportRefusal] = (),
+    remarks: Sequence[ImportRemark] = (),
+    secrets: Iterable[str] = (),
+) -> ImportedTools:
+    """The tools of one source, without the secrets of any of its requests.
+
+    The token of one request is often part of the response to another one.
+
+    Args:
+        drafted: The tools.
+        refused: Samples without a descriptor.
+        remarks: Remarks on the source as a whole, which come first.
+        secrets: Further secrets of the source.
+    """
+    drafts = [*drafted]
+    redactor = Redactor(encodings=True)
+    for secret in {*secrets, *(each for draft in drafts for each in draft.secrets)}:
+        # An ordinary word, such as the user `admin`, occurs elsewhere by chance.
+        if not _WORD.fullmatch(secret):
+            redactor.register(secret)
+    hide = redactor.hide_in_text
+    tools = []
+    for draft in drafts:
+        descriptor: Any = redactor.hide_in(dict(draft.tool.descriptor))
+        tools.append(
+            ImportedTool(hide(draft.tool.key), {**descriptor, "name": draft.tool.descriptor["name"]})
+        )
+    told = [*remarks, *(remark for draft in drafts for remark in draft.remarks)]
+    return ImportedTools(
+        tools,
+        [each._replace(key=hide(each.key), message=hide(each.message)) for each in refused],
+        [each._replace(key=hide(each.key), message=hide(each.message)) for each in told],
+    )
 
 
 # -- The draft of a descriptor --------------------------------------------------------------------------------------
@@ -93,6 +145,9 @@ _MOST_EXAMPLES: Final = 3
 _CHANGING: Final = re.compile(r"(?i)digest|aws4-hmac-sha256|hawk|ntlm|negotiate|oauth")
 """Schemes of authorization whose value differs for each request."""
 
+_SECRET_KEYS: Final = frozenset(("value", "username", "password", "token", "client_id", "client_secret"))
+"""Members of schemes of `live.auth` that are secrets, or identify somebody."""
+
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -101,9 +156,11 @@ class _Draft:
 
     Attributes:
         remarks: What was lost and replaced.
+        secrets: The values that were replaced.
     """
 
-    def __init__(self, samples: Sequence[HttpSample], key: str) -> None:
+    def __init__(self, samples: Sequence[HttpSample], key: str, *, defaults: bool) -> None:
+        self._has_defaults = defaults
         self.remarks: list[ImportRemark] = []
         self._samples = samples
         self._key = key
@@ -112,7 +169,7 @@ class _Draft:
         self._required: list[str] = []
         self._arguments: list[dict[str, JSON]] = [{} for _ in samples]
         self._incomplete: set[int] = set()
-        self._secrets: dict[str, str] = {}
+        self.secrets: set[str] = set()
         self._live: dict[str, Any] = {}
         self._auth: list[dict[str, JSON]] = []
 
@@ -134,6 +191,7 @@ class _Draft:
         self._headers(has_body=any(content.kind for content in contents))
         self._cookies()
         self._body(contents)
+        self._auth = [*_without_repeats(self._auth)]
         if self._auth:
             self._live["auth"] = self._auth[0] if len(self._auth) == 1 else self._auth
         inputs: dict[str, Any] = {"type": "object", "properties": self._properties}
@@ -145,7 +203,7 @@ class _Draft:
         texts.setdefault("description", self._description())
         document = {"name": name, **texts, "input_schema": inputs, **self._answers()}
         document["live"] = {key: value for key, value in self._live.items() if value not in ({}, [])}
-        return self._scrubbed(document)
+        return document
 
     def _description(self) -> str:
         """What the tool requests, for want of a better text; a person has to write when to use it."""
@@ -169,30 +227,34 @@ class _Draft:
         # A member of JSON may be any value, everything else is text.
         unknown = {} if place == "body" or schema else {"type": "string"}
         found = {**(infer_schema(known) if known else unknown), **(schema or {})}
-        small = [value for value in known if len(compact(value)) <= _LONGEST_DEFAULT]
-        self._properties[name] = found | (
-            self._default(name, wire, known, small)
-            if len(values) == 1
-            else self._examples(name, small, in_all=len(given) == len(values))
-        )
+        said = self._samples[0].descriptions.get(wire)
+        found |= {"description": said} if said and "description" not in found else {}
+        if self._has_defaults and values[0] is not ABSENT and not _is_unknown(values[0]):
+            found |= self._default(name, wire, values[0])
+        else:
+            is_required = values[0] is not ABSENT if self._has_defaults else len(given) == len(values)
+            found |= self._examples(name, known, is_required=is_required)
+        self._properties[name] = found
         return name
 
-    def _default(self, name: str, wire: str, known: Sequence[JSON], small: Sequence[JSON]) -> dict[str, Any]:
-        if small:
-            return {"default": small[0]}
+    def _default(self, name: str, wire: str, value: JSON) -> dict[str, Any]:
+        if len(compact(value)) <= _LONGEST_DEFAULT:
+            return {"default": value}
         self._required.append(name)
-        if known:
-            self._lost(f"the value of `{wire}` is too long for a default; it is required instead")
+        self._lost(f"the value of `{wire}` is too long for a default; it is required instead")
         return {}
 
-    def _examples(self, name: str, small: Sequence[JSON], *, in_all: bool) -> dict[str, Any]:
-        if in_all:
+    def _examples(self, name: str, known: Sequence[JSON], *, is_required: bool) -> dict[str, Any]:
+        if is_required:
             self._required.append(name)
         shown: list[JSON] = []
-        for value in small:
-            if len(shown) < _MOST_EXAMPLES and not any(json_equal(value, other) for other in shown):
+        for value in known:
+            if len(shown) == _MOST_EXAMPLES:
+                break
+            is_new = not any(json_equal(value, other) for other in shown)
+            if is_new and not isinstance(value, dict | list) and len(compact(value)) <= _LONGEST_DEFAULT:
                 shown.append(value)
-        return {"examples": shown} if shown and not isinstance(shown[0], dict | list) else {}
+        return {"examples": shown} if shown else {}
 
     def _name(self, wire: str, place: str) -> str:
         plain = re.sub(r"[^A-Za-z0-9_]+", "_", wire).strip("_") or "value"
@@ -215,7 +277,7 @@ class _Draft:
             return f"${{{variable_name(marks[0])}}}"
         name = variable_name(host_label(self._host), purpose)
         if len(value) > 3 and not marks:
-            self._secrets[value] = name
+            self.secrets.add(value)
         self.remarks.append(
             ImportRemark(
                 "secret",
@@ -299,6 +361,13 @@ class _Draft:
                 )
             else:
                 written[name] = self._of_texts(name, "query", lists)
+        for name, value in self._samples[0].optional_query:
+            if name not in columns:
+                texts: list[Any] = [ABSENT] * len(parts)
+                (typed,) = _typed([value]) if value else ("",)
+                argument = self._argument(name.removesuffix("[]"), "query", texts)
+                self._properties[argument] |= infer_schema([typed]) | ({"examples": [typed]} if value else {})
+                written[name] = f"{{{{ {reading(argument)} }}}}"
         if bare:
             # `live` writes `name=`, which most servers read alike; in the URL the name stays as it was.
             self._live["url"] += "?" + "&".join(quote(name, safe="") for name in bare if name not in columns)
@@ -318,8 +387,9 @@ class _Draft:
     def _headers(self, *, has_body: bool) -> None:
         columns: dict[str, list[tuple[int, str, str]]] = {}
         dropped: dict[str, None] = {}
-        for place, sample in enumerate(self._samples):
-            self._auth += [dict(scheme) for scheme in sample.auth if place == 0]
+        # Examples of a request often leave out its headers.
+        for place, sample in enumerate(self._samples[:1] if self._has_defaults else self._samples):
+            self._auth += [self._scheme(scheme) for scheme in sample.auth if place == 0]
             userinfo = credentials_of(sample.url) if place == 0 else None
             if userinfo is not None:
                 self._basic(*userinfo)
@@ -361,7 +431,9 @@ class _Draft:
         elif lower == "accept" and not VARIABLE.search(value):
             if value.strip() not in {"*/*", ""}:
                 self._live["accept"] = value.strip()
-        elif len({each for _, _, each in found}) > 1 or len(found) < len(self._samples):
+        elif len({each for _, _, each in found}) > 1 or (
+            len(found) < len(self._samples) and not self._has_defaults
+        ):
             values: list[Any] = [ABSENT] * len(self._samples)
             for place, _, each in found:
                 values[place] = each
@@ -378,7 +450,7 @@ class _Draft:
         scheme, _, credentials = value.strip().partition(" ")
         credentials = credentials.strip()
         if _CHANGING.fullmatch(scheme) and credentials:
-            self._secrets[credentials] = "AUTHORIZATION"
+            self.secrets.add(credentials)
             self._lost(
                 f"the authorization `{scheme}`, which changes with each request; write it as `auth: {{type: python, ...}}`"
             )
@@ -386,7 +458,7 @@ class _Draft:
             token = self._variable("token", credentials)
             self._auth.append({"type": "http", "scheme": "bearer", "token": token})
         elif scheme.lower() == "basic" and (pair := _decoded(credentials)) is not None:
-            self._secrets[credentials] = "AUTHORIZATION"
+            self.secrets.add(credentials)
             self._basic(*pair)
         else:
             name = "Authorization"
@@ -394,6 +466,16 @@ class _Draft:
             inserted = self._variable("authorization", said)
             lead = f"{scheme} " if credentials else ""
             self._auth.append({"type": "apiKey", "in": "header", "name": name, "value": lead + inserted})
+
+    def _scheme(self, scheme: Mapping[str, JSON]) -> dict[str, JSON]:
+        """A scheme of the source with variables in place of its secrets."""
+        names = {"value": "key", "username": "user"}
+        return {
+            key: self._variable(names.get(key, key), value)
+            if key in _SECRET_KEYS and isinstance(value, str) and value
+            else value
+            for key, value in scheme.items()
+        }
 
     def _basic(self, user: str, password: str) -> None:
         scheme: dict[str, JSON] = {"type": "http", "scheme": "basic"}
@@ -474,7 +556,7 @@ class _Draft:
         if isinstance(value, dict):
             for key, item in value.items():
                 if isinstance(item, str) and is_secret_name(key) and len(item) > 3:
-                    self._secrets[item] = variable_name(key)
+                    self.secrets.add(item)
                 else:
                     self._hide(item)
         elif isinstance(value, list):
@@ -581,9 +663,14 @@ class _Draft:
                 for arguments, result in results
                 if arguments is not None and len(compact(result)) <= _LARGEST_EXAMPLE
             ]
-            shown = [each for each in shown if _is_first(each, shown)]
-            if shown:
-                found["examples"] = shown[:_MOST_EXAMPLES]
+            firsts: list[dict[str, Any]] = []
+            for each in shown:
+                if len(firsts) < _MOST_EXAMPLES and not any(
+                    json_equal(each["args"], other["args"]) for other in firsts
+                ):
+                    firsts.append(each)
+            if firsts:
+                found["examples"] = firsts
         mock = self._mock(results, errors)
         return {**found, "mode": "mock", "mock": mock} if mock else found
 
@@ -621,23 +708,6 @@ class _Draft:
             return {"generate": True}
         return {"result": escape_expressions(result)}
 
-    def _scrubbed(self, document: dict[str, Any]) -> dict[str, Any]:
-        """The document without the secrets of the request, which responses and other parts may repeat."""
-        # An ordinary word, such as the user `admin`, occurs elsewhere by chance.
-        forms = {form for secret in self._secrets if not _WORD.fullmatch(secret) for form in _forms(secret)}
-        if not forms:
-            return document
-        pattern = re.compile("|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
-
-        def scrub(value: Any) -> Any:
-            if isinstance(value, str):
-                return pattern.sub(HIDDEN, value)
-            if isinstance(value, dict):
-                return {scrub(key): scrub(item) for key, item in value.items()}
-            return [scrub(item) for item in value] if isinstance(value, list) else value
-
-        return {key: scrub(value) if key != "name" else value for key, value in document.items()}
-
 
 # -- Values ---------------------------------------------------------------------------------------------------------
 
@@ -645,6 +715,16 @@ class _Draft:
 def reading(argument: str) -> str:
     """The expression that reads an argument; it may be absent."""
     return f"args.{argument}" if _IDENTIFIER.fullmatch(argument) else f"args[{json.dumps(argument)}]"
+
+
+def _without_repeats(schemes: Sequence[dict[str, JSON]]) -> Iterator[dict[str, JSON]]:
+    """The schemes without those that set the same part of a request again: a recording has both the scheme and its header."""
+    taken = set()
+    for scheme in schemes:
+        place = scheme.get("in", "header"), str(scheme.get("name", "Authorization")).lower()
+        if place not in taken:
+            taken.add(place)
+            yield scheme
 
 
 def with_variables(text: str) -> str:
@@ -696,16 +776,6 @@ def _decoded(credentials: str) -> tuple[str, str] | None:
     return (user, password) if colon else None
 
 
-def _forms(secret: str) -> set[str]:
-    return {
-        secret,
-        quote(secret, safe=""),
-        quote(secret),
-        json.dumps(secret)[1:-1],
-        urlencode({"": secret})[1:],
-    }
-
-
 def _error_of(status: int, value: Any) -> dict[str, Any]:
     error: dict[str, Any] = {"code": f"http_{status}", "status": status}
     found = value
@@ -723,7 +793,3 @@ def _matching(arguments: Mapping[str, JSON]) -> dict[str, Any]:
         key: {"$eq": value} if isinstance(value, dict | list) or value is None else escape_expressions(value)
         for key, value in arguments.items()
     }
-
-
-def _is_first(example: Mapping[str, Any], examples: Sequence[Mapping[str, Any]]) -> bool:
-    return next(each for each in examples if json_equal(each["args"], example["args"])) is example

@@ -11,9 +11,9 @@ provide these names, the functions are refused when the document is loaded.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from toolcrib.core.clock import format_time, parse_duration
 from toolcrib.core.errors import ExpressionError
@@ -289,6 +289,20 @@ def _by_field(name: str, items: JSON, field: JSON) -> list[JSON]:
     return [_field(name, item, text) for item in listed]
 
 
+_OBJECTS = frozenset({dict})
+
+
+def _matching(name: str, items: JSON, fields: Mapping[str, JSON]) -> Iterator[JSON]:
+    """The objects of a list whose fields have these values."""
+    listed: list[Any] = _list(name, items)
+    if len(fields) == 1:
+        ((field, wanted),) = fields.items()
+        if isinstance(wanted, str) and _OBJECTS.issuperset(map(type, listed)):
+            # The common search. Python's `==` agrees with JSON equality if one side is a string.
+            return (item for item in listed if item.get(field) == wanted)
+    return (item for item in listed if _fits(name, item, fields))
+
+
 def _fits(name: str, item: JSON, fields: Mapping[str, JSON]) -> bool:
     if not isinstance(item, dict):
         raise ExpressionError(f"`{name}` by field needs objects in its list, not {kind(item)}")
@@ -305,22 +319,21 @@ def _fits(name: str, item: JSON, fields: Mapping[str, JSON]) -> bool:
 @_function("find", fields="must")
 def find(items: JSON, /, **fields: JSON) -> JSON:
     """The first object in a list whose fields have these values; `none` if no object matches."""
-    return next((item for item in _list("find", items) if _fits("find", item, fields)), None)
+    return next(_matching("find", items, fields), None)
 
 
 @_function("where", fields="must")
 def where(items: JSON, /, **fields: JSON) -> JSON:
     """All objects in a list whose fields have these values."""
-    return [item for item in _list("where", items) if _fits("where", item, fields)]
+    return list(_matching("where", items, fields))
 
 
 @_function("count_of", most=2, fields="either")
 def count_of(items: JSON, /, *value: JSON, **fields: JSON) -> JSON:
     """Number of elements that equal a value, or of objects whose fields have these values."""
-    listed = _list("count_of", items)
     if fields:
-        return sum(_fits("count_of", item, fields) for item in listed)
-    return sum(equal(item, value[0]) for item in listed)
+        return sum(1 for _item in _matching("count_of", items, fields))
+    return sum(equal(item, value[0]) for item in _list("count_of", items))
 
 
 @_function("pluck", 2)

@@ -200,10 +200,7 @@ class StepBudget:
         """
         self.steps -= elements
         if self.steps < 0:
-            raise ExpressionError(
-                f"one call processes more than {MOST_STEPS:,} elements",
-                hint="look up rows by key, `store.orders['o1']`, and compute repeated values once in `let`",
-            )
+            raise _too_many_steps()
 
     def copy(self, elements: int) -> None:
         """Count elements that are copied.
@@ -211,7 +208,16 @@ class StepBudget:
         Raises:
             ExpressionError: The budget is exceeded.
         """
-        self.visit(elements // _COPIES)
+        self.steps -= elements // _COPIES
+        if self.steps < 0:
+            raise _too_many_steps()
+
+
+def _too_many_steps() -> ExpressionError:
+    return ExpressionError(
+        f"one call processes more than {MOST_STEPS:,} elements",
+        hint="look up rows by key, `store.orders['o1']`, and compute repeated values once in `let`",
+    )
 
 
 class CountedScope(dict[str, Any]):

@@ -33,21 +33,9 @@ _KNOWN_ROWS: Final = 1024
 """The number of rows whose check is remembered."""
 
 
-class _SmallRow(NamedTuple):
-    """A row that was checked.
-
-    Attributes:
-        row: The row. It is held, so that no other value can get its id.
-        left: What it leaves of the weight `SMALL`.
-        initial: Whether it was checked as a whole, and not made from a checked one.
-    """
-
-    row: JSON
-    left: int
-    initial: bool
-
-
-_small_rows: dict[int, _SmallRow] = {}
+_small_rows: dict[int, tuple[JSON, int, bool]] = {}
+"""`id` of a checked row -> the row, so that no other value can get its id; what it leaves of the weight `SMALL`; and
+whether it was checked as a whole, and not made from a checked one."""
 
 
 def is_small_row(row: JSON) -> bool:
@@ -62,7 +50,7 @@ def is_small_row(row: JSON) -> bool:
     left = remaining_budget(row, ROW_DEPTH, SMALL)
     if left < 0:
         return False
-    _remember(_SmallRow(row, left, initial=True))
+    _remember(row, left, initial=True)
     return True
 
 
@@ -78,21 +66,22 @@ def note_small_row(row: JSON, before: JSON, added: JSON, depth: int) -> None:
     known = _small_rows.get(id(before))
     if known is None or depth >= ROW_DEPTH:
         return
+    _before, left, initial = known
     # What was replaced is not subtracted: a row that is changed often is checked as a whole now and then.
-    left = remaining_budget(added, ROW_DEPTH - depth, known.left)
+    left = remaining_budget(added, ROW_DEPTH - depth, left)
     if left < 0:
         return
     # Nobody reads a replaced row again, except an initial one. Held rows would be memory that is no longer in the
     # processor's cache when it is used again, which takes longer than the whole call.
-    if not known.initial:
+    if not initial:
         _small_rows.pop(id(before), None)
-    _remember(_SmallRow(row, left, initial=False))
+    _remember(row, left, initial=False)
 
 
-def _remember(known: _SmallRow) -> None:
+def _remember(row: JSON, left: int, *, initial: bool) -> None:
     if len(_small_rows) >= _KNOWN_ROWS:
         _small_rows.clear()
-    _small_rows[id(known.row)] = known
+    _small_rows[id(row)] = (row, left, initial)
 
 
 class RowChanges:
@@ -116,9 +105,9 @@ class RowChanges:
 
     def then(self, later: RowChanges) -> RowChanges:
         """These changes, followed by others."""
-        kept = (
-            {key: row for key, row in self.rows.items() if key not in later.gone} if later.gone else self.rows
-        )
+        if not later.gone:
+            return RowChanges({**self.rows, **later.rows}, self.gone)
+        kept = {key: row for key, row in self.rows.items() if key not in later.gone}
         return RowChanges({**kept, **later.rows}, {**self.gone, **later.gone})
 
 
@@ -133,21 +122,22 @@ class RowLayers:
     Attributes:
         below: The base rows, which versions and sessions share. Never changed.
         changes: The changes of the base rows, the latest first. Never changed.
-        most: The number of rows, or more.
     """
 
     # Each of the changes is more than `_GROWTH` times as large as the one before it. So there are few of them, however
     # many rows a session changes, and a row is copied as often as there are.
 
-    __slots__ = ("_whole", "below", "changes", "most")
+    __slots__ = ("_whole", "below", "changes")
 
     def __init__(self, below: Rows, changes: tuple[RowChanges, ...] = ()) -> None:
         self.below = below
         self.changes = changes
-        self.most = len(below)
-        for each in changes:
-            self.most += len(each.rows)
         self._whole: Rows | None = None if changes else below
+
+    @property
+    def most(self) -> int:
+        """The number of rows, or more."""
+        return len(self.below) + sum(len(each.rows) for each in self.changes)
 
     @property
     def ready(self) -> bool:

@@ -31,6 +31,11 @@ MEANINGS = [
     ("rows | find(id='a')", {"id": "a", "n": 2.0}),
     ("rows | find(n=2, id='a')", {"id": "a", "n": 2.0}),
     ("rows | find(id='z')", None),
+    (
+        "[{'a': 'x'}, {'b': 'x'}, {'a': true}, {'a': 'x', 'n': 2}] | where(a='x')",
+        [{"a": "x"}, {"a": "x", "n": 2}],
+    ),
+    ("[{'a': 'x'}, {'b': 'x'}, {'a': 'x'}] | count_of(a='x')", 2),
     ("rows | find(absent=none)", None),
     ("find(rows, id='b').n", 2),
     ("rows | where(n=2) | pluck('id')", ["b", "a"]),

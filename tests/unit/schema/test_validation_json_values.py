@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import sample
-from toolcrib.schema.validation import SUBCLASS, as_dict, as_json, json_violation
+from toolcrib.schema.validation import SUBCLASS, NotJSONError, as_dict, as_json, json_violation
 from toolcrib.schema.validation.json_values import ALIEN as NO_JSON
-from toolcrib.schema.validation.json_values import remaining_budget
+from toolcrib.schema.validation.json_values import bounded_copy, remaining_budget
 
 
 class Text(str):
@@ -280,3 +280,41 @@ def test_what_is_weighed_is_json_where_nothing_keeps_it_from_being_so(value, dep
     assert (remaining_budget(value, depth, 10**9) == NO_JSON) is (
         json_violation(value, depth=depth) is not None
     )
+
+
+CONTAINERS = ANYTHING.filter(lambda value: isinstance(value, dict | list))
+
+
+@given(CONTAINERS, st.integers(1, 3), st.integers(0, 60))
+def test_what_is_copied_within_a_budget_is_json_and_leaves_what_its_weight_leaves(value, depth, budget):
+    left = [budget]
+    rest = remaining_budget(value, depth, budget)
+    if rest < 0:
+        with pytest.raises(NotJSONError):
+            bounded_copy(value, depth, left)
+    else:
+        copy = bounded_copy(value, depth, left)
+        assert (copy, left[0]) == (value, rest)
+        assert not _containers(copy) & _containers(value)
+
+
+def _containers(value):
+    """The ids of the objects and lists of a value, itself included."""
+    if not isinstance(value, dict | list):
+        return set()
+    inner = value.values() if isinstance(value, dict) else value
+    return {id(value)}.union(*map(_containers, inner))
+
+
+@pytest.mark.parametrize("value", [Items(), OrderedDict(), {"a": Items()}, [Text()], {Text("a"): 1}, [(1,)]])
+def test_values_of_other_classes_are_not_copied_within_a_budget(value):
+    with pytest.raises(NotJSONError):
+        bounded_copy([value], 9, [1000])
+
+
+def test_a_list_that_contains_the_same_list_twice_on_every_level_ends_with_the_budget():
+    value = []
+    for _ in range(60):
+        value = [value, value]
+    with pytest.raises(NotJSONError):
+        bounded_copy(value, 100, [1 << 16])

@@ -167,10 +167,13 @@ def _counted(act: Act, pointer: str) -> Act:
         root.effects += 1
         if root.effects > MOST_EFFECTS:
             raise ExpressionError(f"one call exceeds {MOST_EFFECTS:,} changes", pointer=pointer)
-        act(scope, root)
+        try:
+            act(scope, root)
+        except ExpressionError as error:
+            raise (error if error.pointer else error.under(pointer)) from None
         root.renew()
 
-    return _placed(run, pointer)
+    return run
 
 
 def _placed(act: Act, pointer: str) -> Act:
@@ -320,16 +323,15 @@ class BodyScope(CountedScope):
     def locate(self, name: str) -> Location | None:
         """The location of a row, or None if it is absent. It is looked up once."""
         # Once, so that a row keeps its name after an effect has changed the field that it was found by.
-        found = self._found
-        if name in found:
-            return found[name]
-        location = found[name] = self._rows[name].find(self)
+        if name in self._found:
+            return self._found[name]
+        location = self._found[name] = self._rows[name].find(self)
         return location
 
     def renew(self) -> None:
         """Forget all live values, so that they are read again after a change."""
-        for name in self._live.intersection(self):
-            del self[name]
+        for name in self._live:
+            self.pop(name, None)
 
     def shift(self, gone: Location) -> None:
         """Adjust the locations of rows in a list after one of its elements was deleted."""
@@ -368,12 +370,12 @@ class _Parts(NamedTuple):
     Attributes:
         rows: Name -> row, in order.
         makers: Name -> the function that computes its value.
-        live: The names whose values an effect may change.
+        live: The names that are read before the last effect, and whose values an effect may change.
     """
 
     rows: Mapping[str, Row]
     makers: Mapping[str, Make]
-    live: frozenset[str]
+    live: tuple[str, ...]
 
 
 class ReplyBody(NamedTuple):
@@ -470,7 +472,7 @@ def compile_body(block: dict[str, Any], pointer: str, tool: Descriptor, problems
         names=used - own.keys() - _PROVIDED.keys() - {*collections},
         own=own,
         acts=effect is not None,
-        parts=_parts(rows, lets, collections),
+        parts=_parts(rows, lets, collections, used),
         checked=tuple(row for row in rows.values() if row.missing is not None),
         settled=(*rows, *lets),
         guards=tuple(guards),
@@ -486,12 +488,18 @@ _PROVIDED: Mapping[str, Make] = {
 """The names that a body provides to its expressions in addition to rows and lets."""
 
 
-def _parts(rows: Mapping[str, Row], lets: Mapping[str, Rendering], collections: Sequence[str]) -> _Parts:
+def _parts(
+    rows: Mapping[str, Row],
+    lets: Mapping[str, Rendering],
+    collections: Sequence[str],
+    used: frozenset[str],
+) -> _Parts:
     makers: dict[str, Make] = {name: row.read for name, row in rows.items()}
     makers |= {name: let.run for name, let in lets.items()}
     makers |= {**_PROVIDED, "key_of": _Keys}
     makers |= {name: _reading(collection_of(name)) for name in collections}
-    return _Parts(rows, makers, frozenset({*rows, "store", "state", *collections}))
+    read = [name for name in ("store", "state", *collections) if name in used]
+    return _Parts(rows, makers, (*rows, *read))
 
 
 def _reading(collection: str) -> Make:
@@ -672,10 +680,10 @@ def _chosen(
 
 def _targets(
     place: StorePath, chosen: _ElementSelection | None
-) -> Callable[[Scope, BodyScope], list[tuple[Location, JSON]]]:
+) -> Callable[[Scope, BodyScope], Sequence[tuple[Location, JSON]]]:
     """The function that finds the locations that an effect changes, with their current values."""
     if chosen is None:
-        return lambda scope, root: [place.find(scope, root)]
+        return lambda scope, root: (place.find(scope, root),)
 
     def find(scope: Scope, root: BodyScope) -> list[tuple[Location, JSON]]:
         location, value = place.find(scope, root)
@@ -723,15 +731,16 @@ def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
     find = _targets(place, chosen)
 
     def act(scope: Scope, root: BodyScope) -> None:
-        work, budget = root.work, root.budget
+        work = root.work
         # Computed for each element: `set` may draw random numbers or count with `seq`.
         for location, value in find(scope, root):
-            changes = compute(scope, budget)
+            changes = compute(scope, work)
             if not isinstance(value, dict):
                 raise ExpressionError(
                     f"{format_location(location)} is {kind(value)}, and `set` needs an object"
                 )
-            write_path(work, location, value | changes, changes, pointer)
+            row = value if len(location) == 2 else None
+            write_path(work, location, value | changes, changes, pointer, row=row)
 
     return act, used | _read(place, chosen)
 

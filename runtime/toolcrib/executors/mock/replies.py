@@ -33,6 +33,7 @@ from toolcrib.schema.validation import NotJSONError, unshared_copy
 from toolcrib.schema.validation.json_values import (
     SMALL,
     WITHIN,
+    bounded_copy,
     budget_for_bytes,
     measure_excess,
     remaining_budget,
@@ -370,14 +371,16 @@ def _check_size(value: JSON, limit: int) -> None:
 
 
 def _small(value: Any, depth: int) -> Any:
-    """`unshared_copy` for values so small that they need no separate size check; NotJSONError for others."""
+    """A deep copy of a value so small that it needs no separate size check; NotJSONError for others."""
     kind = type(value)
     # The common cases, decided without counting: short ASCII text, and integers that need few digits.
     if (kind is str and len(value) < SMALL and value.isascii()) or (kind is int and -_EXACT < value < _EXACT):
         return value
+    if kind is dict or kind is list:
+        return bounded_copy(value, depth, [SMALL])
     if remaining_budget(value, depth, SMALL) < 0:
         raise NotJSONError
-    return unshared_copy(value, depth)
+    return value
 
 
 def _row_copy(value: Any, depth: int) -> Any:

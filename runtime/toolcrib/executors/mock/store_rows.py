@@ -85,8 +85,7 @@ class StorePath(NamedTuple):
         elif self.in_store:
             location, value = (self.root,), root.work.rows(self.root)
         else:
-            found = root.locate(self.root)
-            value = None if found is None else read_path(root.work, found)
+            value, found = root[self.root], root.locate(self.root)
             if found is None or value is None:
                 raise _no_row(self.root, found)
             location = found
@@ -180,7 +179,9 @@ def read_path(work: UnitOfWork, location: Location) -> JSON:
     return value  # type: ignore[no-any-return]
 
 
-def write_path(work: UnitOfWork, location: Location, value: JSON, added: JSON, pointer: str) -> None:
+def write_path(
+    work: UnitOfWork, location: Location, value: JSON, added: JSON, pointer: str, *, row: JSON = None
+) -> None:
     """Write a value at an existing location. Only the containers on the path are copied.
 
     Args:
@@ -189,15 +190,16 @@ def write_path(work: UnitOfWork, location: Location, value: JSON, added: JSON, p
         value: The value, which must not be changed afterwards.
         added: A list or object of everything in the value that the row did not have before.
         pointer: JSON Pointer of the effect.
+        row: The current row, if the caller has read it.
     """
     name, key = location[:2]
     # The budget counts copies, so that a loop of effects over large rows ends early with an error.
     if type(value) is dict or type(value) is list:
         work.copy(len(value))
-    before: Any = work.row(name, key)
-    row = value if len(location) == 2 else _with(work, before, location, 2, value)
-    note_small_row(row, before, added, len(location) - 2)
-    work.put(name, key, row, pointer)
+    before: Any = work.row(name, key) if row is None else row
+    changed = value if len(location) == 2 else _with(work, before, location, 2, value)
+    note_small_row(changed, before, added, len(location) - 2)
+    work.replace(name, key, changed, pointer)
 
 
 def _with(work: UnitOfWork, within: Any, location: Location, at: int, value: JSON) -> JSON:
@@ -404,7 +406,9 @@ def _row(name: str, entry: Mapping[str, Any], pointer: str, ground: CompileConte
     if source in ground.tool.fixture.collections:
         whole = StorePath(source, source, in_store=True, steps=(), names=frozenset())
         find, read = _finding(entry, pointer, _whole(source), ground, whole)
-        return Row(name, _placed(find, pointer), used | read, source, missing, element_keys(whole, ground))
+        # The errors of `key` have a pointer already.
+        find = find if "key" in entry else _placed(find, pointer)
+        return Row(name, find, used | read, source, missing, element_keys(whole, ground))
     place = _within(source, f"{pointer}/in", ground)
     if place is None:
         return Row(name, lambda _scope: None, used, "", missing)

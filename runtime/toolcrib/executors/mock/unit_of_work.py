@@ -14,6 +14,7 @@ from toolcrib.expressions.values import MOST_ITEMS, MOST_STEPS, StepBudget, list
 from toolcrib.schema.validation import Validator
 from toolcrib.simulation.store import (
     MOST_PENDING,
+    NO_CHANGES,
     FailedEffect,
     PendingEffect,
     RowChanges,
@@ -30,20 +31,25 @@ MOST_ROWS: Final = 100_000
 """The number of rows up to which calls may grow a collection."""
 
 
-class _Writes(RowChanges):
-    """The changes of one call to a collection.
+class _Table:
+    """A collection within one call.
 
     Attributes:
+        collection: The collection.
+        layers: The committed rows.
+        changes: What the call has changed.
         pointers: Key of a written row -> JSON Pointer of the effect that wrote it.
-        layers: The rows with the changes, until the next change; None if nobody has read them.
+        merged: The rows with the changes, until the next change; None if nobody has read them.
     """
 
-    __slots__ = ("layers", "pointers")
+    __slots__ = ("changes", "collection", "layers", "merged", "pointers")
 
-    def __init__(self) -> None:
-        super().__init__({}, {})
+    def __init__(self, collection: Collection, layers: RowLayers) -> None:
+        self.collection = collection
+        self.layers = layers
+        self.changes = NO_CHANGES
         self.pointers: dict[str, str] = {}
-        self.layers: RowLayers | None = None
+        self.merged: RowLayers | None = None
 
 
 class UnitOfWork(StepBudget):
@@ -63,14 +69,14 @@ class UnitOfWork(StepBudget):
 
     __slots__ = (
         "_fixture",
-        "_layers",
         "_numbers",
         "_pack",
         "_pending",
         "_states",
         "_store",
+        "_tables",
         "_version",
-        "_writes",
+        "_written",
         "changed",
     )
 
@@ -85,8 +91,8 @@ class UnitOfWork(StepBudget):
         self._fixture = fixture
         self._pack = pack
         self._version = store.version if version is None else version
-        self._layers: dict[str, RowLayers] = {}
-        self._writes: dict[str, _Writes] = {}
+        self._tables: dict[str, _Table] = {}
+        self._written: list[_Table] = []
         self._states: Mapping[str, str] = NOTHING
         self._numbers: Mapping[str, int] = NOTHING
         self._pending: tuple[tuple[PendingEffect, Clock], ...] = ()
@@ -109,14 +115,12 @@ class UnitOfWork(StepBudget):
         Raises:
             ExpressionError: The rows cannot be read.
         """
-        layers = self._layers_of(name)
-        writes = self._writes.get(name)
-        if writes is not None:
-            if writes.layers is None:
-                writes.layers = RowLayers(
-                    layers.below, (RowChanges(writes.rows, writes.gone), *layers.changes)
-                )
-            layers = writes.layers
+        table = self._tables.get(name) or self._table(name)
+        layers = table.layers
+        if table.changes is not NO_CHANGES:
+            if table.merged is None:
+                table.merged = RowLayers(layers.below, (table.changes, *layers.changes))
+            layers = table.merged
         if not layers.ready:
             self.copy(len(layers.below))
         return cast("dict[str, JSON]", layers.whole())
@@ -127,13 +131,14 @@ class UnitOfWork(StepBudget):
         Raises:
             ExpressionError: As `rows`.
         """
-        writes = self._writes.get(name)
-        if writes is not None:
-            if key in writes.rows:
-                return writes.rows[key]
-            if key in writes.gone:
+        table = self._tables.get(name) or self._table(name)
+        changes = table.changes
+        if changes is not NO_CHANGES:
+            if key in changes.rows:
+                return changes.rows[key]
+            if key in changes.gone:
                 return None
-        return (self._layers.get(name) or self._layers_of(name)).row(key)
+        return table.layers.row(key)
 
     def has(self, name: str, key: str) -> bool:
         """Whether a collection has a row with a key.
@@ -141,32 +146,27 @@ class UnitOfWork(StepBudget):
         Raises:
             ExpressionError: As `rows`.
         """
-        writes = self._writes.get(name)
-        if writes is not None:
-            if key in writes.rows:
-                return True
-            if key in writes.gone:
-                return False
-        return self._layers_of(name).has(key)
+        table = self._tables.get(name) or self._table(name)
+        changes = table.changes
+        return key in changes.rows or (key not in changes.gone and table.layers.has(key))
 
-    def _layers_of(self, name: str) -> RowLayers:
-        """The committed rows of a collection."""
-        layers = self._layers.get(name)
-        if layers is None:
-            collection = self._fixture.collections[name]
-            known = self._version.rows.get(collection.id)
-            layers = self._layers[name] = RowLayers(rows_of(collection)) if known is None else known
-        return layers
+    def _table(self, name: str) -> _Table:
+        """The table of a collection that was not read before."""
+        collection = self._fixture.collections[name]
+        known = self._version.rows.get(collection.id)
+        table = self._tables[name] = _Table(
+            collection, RowLayers(rows_of(collection)) if known is None else known
+        )
+        return table
 
-    def _writes_of(self, name: str) -> _Writes:
+    def _changes_of(self, table: _Table) -> RowChanges:
         """The changes of a collection, to be changed by the caller."""
-        self.changed = True
-        writes = self._writes.get(name)
-        if writes is None:
-            writes = self._writes[name] = _Writes()
-        else:
-            writes.layers = None
-        return writes
+        table.merged = None
+        if table.changes is NO_CHANGES:
+            self.changed = True
+            table.changes = RowChanges({}, {})
+            self._written.append(table)
+        return table.changes
 
     def put(self, name: str, key: str, row: JSON, pointer: str) -> None:
         """Write the row of a key.
@@ -180,21 +180,26 @@ class UnitOfWork(StepBudget):
         Raises:
             ExpressionError: The collection has too many rows.
         """
-        writes = self._writes_of(name)
+        table = self._tables.get(name) or self._table(name)
         # The sum counts replaced rows twice; the exact count is taken only close to the limit.
-        crowded = self._layers_of(name).most + len(writes.rows) >= MOST_ROWS
+        crowded = table.layers.most + len(table.changes.rows) >= MOST_ROWS
         if crowded and not self.has(name, key) and len(self.rows(name)) >= MOST_ROWS:
             raise ExpressionError(f"`{name}` would exceed {MOST_ROWS:,} rows")
-        writes.rows[key] = row
-        writes.pointers[key] = pointer
-        writes.layers = None
+        self.replace(name, key, row, pointer)
+
+    def replace(self, name: str, key: str, row: JSON, pointer: str) -> None:
+        """Write an existing row; see `put`."""
+        table = self._tables.get(name) or self._table(name)
+        self._changes_of(table).rows[key] = row
+        table.pointers[key] = pointer
 
     def remove(self, name: str, key: str) -> None:
         """Delete an existing row."""
-        writes = self._writes_of(name)
-        writes.rows.pop(key, None)
-        writes.pointers.pop(key, None)
-        writes.gone[key] = None
+        table = self._tables.get(name) or self._table(name)
+        changes = self._changes_of(table)
+        changes.rows.pop(key, None)
+        table.pointers.pop(key, None)
+        changes.gone[key] = None
 
     def free_key(self, name: str) -> str:
         """The next number, as text, that has not been a row key of the collection in this session."""
@@ -266,11 +271,10 @@ class UnitOfWork(StepBudget):
             ExpressionError: A row is invalid; the error has the pointer of the effect that wrote it.
         """
         # Checked once at the end: between two effects a row may well be incomplete.
-        for name, writes in self._writes.items():
-            collection = self._fixture.collections[name]
-            for key, pointer in writes.pointers.items():
+        for table in self._written:
+            for key, pointer in table.pointers.items():
                 try:
-                    _check_row(collection, key, writes.rows[key])
+                    _check_row(table.collection, key, table.changes.rows[key])
                 except ExpressionError as error:
                     raise error.under(pointer) from None
 
@@ -280,15 +284,12 @@ class UnitOfWork(StepBudget):
             return
         rows, states, numbers = self._version
         written: list[Collection] = []
-        if self._writes:
+        if self._written:
             rows = {**rows}
-            for name, writes in self._writes.items():
-                collection = self._fixture.collections[name]
-                written.append(collection)
-                rows[collection.id] = self._layers[name] = self._layers_of(name).then(
-                    RowChanges(writes.rows, writes.gone)
-                )
-            self._writes = {}
+            for table in self._written:
+                written.append(table.collection)
+                rows[table.collection.id] = table.layers.then(table.changes)
+            self._tables, self._written = {}, []
         if self._states:
             machines = self._fixture.machines
             states = {**states, **{machines[name].id: state for name, state in self._states.items()}}

@@ -322,6 +322,53 @@ def unshared_copy(value: Any, depth: int) -> Any:
     raise NotJSONError
 
 
+def bounded_copy(value: Any, depth: int, left: list[int]) -> Any:
+    """A deep copy of a plain JSON object or list, whose weight is subtracted from a budget; see `remaining_budget`.
+
+    Args:
+        value: An object of type dict or list.
+        depth: Maximum nesting of containers.
+        left: The budget, as a list of one counter.
+
+    Raises:
+        NotJSONError: `json_violation` would report a violation, or the budget is exceeded.
+    """
+    left[0] -= 4 * len(value)
+    if depth < 1 or left[0] < 0:
+        raise NotJSONError
+    # Copied first, and then checked: another thread may change the value, but not the copy.
+    copy, weight = value.copy(), 0
+    if type(copy) is dict:
+        for key in copy:
+            if type(key) is not str or not (key.isascii() or _encodes(key)):
+                raise NotJSONError
+            weight += len(key)
+    for place, item in copy.items() if type(copy) is dict else enumerate(copy):
+        kind = type(item)
+        if kind is str and item.isascii():
+            weight += len(item)
+        elif kind is dict or kind is list:
+            copy[place] = bounded_copy(item, depth - 1, left)
+        elif not (kind is int and -1073741824 < item < 1073741824):
+            weight += _scalar_weight(item)
+    left[0] -= weight
+    if left[0] < 0:
+        raise NotJSONError
+    return copy
+
+
+def _scalar_weight(value: Any) -> int:
+    """The weight of a JSON value that is no container; raises NotJSONError for other values."""
+    kind = type(value)
+    if kind is str and _encodes(value):
+        return len(value)
+    if kind is int and -_BIG < value < _BIG:
+        return value.bit_length() // 4  # type: ignore[no-any-return]
+    if kind is bool or value is None or (kind is float and -_INFINITY < value < _INFINITY):
+        return 0
+    raise NotJSONError
+
+
 def _key(key: Any) -> str:
     if type(key) is str and _encodes(key):
         return key

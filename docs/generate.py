@@ -197,6 +197,8 @@ def pages() -> dict[str, str]:
         "project.md": schema_page("Project", envelope("project"), PROJECT_NOTE),
         **scenario_pages(),
         **assertion_pages(),
+        "lint.md": lint_page(),
+        "diff-verdicts.md": verdict_page(),
         "functions.md": function_page(),
         "outcomes.md": outcome_page(),
         **cli_pages(),
@@ -305,6 +307,29 @@ def scenario_pages() -> dict[str, str]:
     """The overview of scenarios, and a page each for steps, faults and agents."""
     page = schema_page("Scenario", envelope("scenario"), written("scenario"))
     return split_page("scenario.md", page, SCENARIO_PARTS)
+
+
+def lint_page() -> str:
+    """The rules of `toolcrib lint`, each with an example, and how they are configured."""
+    described = docs_module("lint_page")
+    rules = described.RULES.values()
+    listed = table(
+        ("rule", "severity", "finds", "`--fix`"),
+        (
+            (f"[`{rule.name}`](#{rule.name})", rule.severity, cell(rule.summary), "yes" if rule.fix else "")
+            for rule in rules
+        ),
+    )
+    told = written("lint").replace("{rules}", listed)
+    sections = [line for rule in rules for line in described.section(rule)]
+    return "\n".join([f"# Lint rules\n\n{GENERATED}\n{told}", *sections])
+
+
+def verdict_page() -> str:
+    """What each verdict of `toolcrib diff` means, by examples."""
+    described = docs_module("verdicts_page")
+    sections = [line for change in described.CHANGES for line in described.section(change)]
+    return "\n".join([f"# Verdicts of toolcrib diff\n\n{GENERATED}\n{written('diff-verdicts')}", *sections])
 
 
 def docs_module(name: str) -> ModuleType:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("validate", "descriptors"),
         ("validate", "--json"),
     ],
+    "lint": [("lint",), ("lint", "--json"), ("lint", "descriptors", "--diff")],
     "list": [("list",), ("list", "--all", "--json"), ("list", "--no-index")],
     "search": [("search", "secrets")],
     "show": [("show", "send"), ("show", "ask_program", "--json"), ("show", "program__x")],

@@ -80,11 +80,10 @@ def command(ctx: click.Context, *, old: str, new: str, fail_on: str, as_json: bo
     """
     before, after = _tool_set(old, beside=new), _tool_set(new, beside=old)
     found = compare_sets(before.definitions, after.definitions)
-    notes = _notes(before, after)
     if as_json:
-        click.echo(json_text(_document(before, after, found, notes)))
+        click.echo(json_text(_document(before, after, found, _notes(before, after))))
     else:
-        for line in _lines(before, after, found, notes):
+        for line in report_lines(before, after, found):
             click.echo(line)
     for side in (before, after):
         if side.refused:
@@ -269,12 +268,16 @@ def _notes(before: ToolSet, after: ToolSet) -> dict[str, dict[str, tuple[JSON, J
     return found
 
 
-def _lines(
-    before: ToolSet,
-    after: ToolSet,
-    found: SetDifference,
-    notes: Mapping[str, Mapping[str, tuple[JSON, JSON]]],
-) -> Iterator[str]:
+def report_lines(before: ToolSet, after: ToolSet, found: SetDifference | None = None) -> Iterator[str]:
+    """The lines of the report.
+
+    Args:
+        before: The old tools.
+        after: The new tools.
+        found: Their difference; None to compute it.
+    """
+    found = compare_sets(before.definitions, after.definitions) if found is None else found
+    notes = _notes(before, after)
     for name in found.added:
         yield f"{click.style('+', fg='green')} {spell_out_hidden(name)}: new"
     for name in found.removed:

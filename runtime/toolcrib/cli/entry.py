@@ -56,6 +56,10 @@ VERBS: Mapping[str, Verb] = {
     "init": Verb("init", "Create a starter project with a tool, a pack and a scenario."),
     "new": Verb("new", "Create a tool, a scenario or a pack to start from."),
     "validate": Verb("validate", "Check descriptors, packs and scenarios, and test what mocks return."),
+    "lint": Verb(
+        "lint",
+        "Find what a model will misread: descriptions, parameters, names, costs, and tools that it cannot tell apart.",
+    ),
     "list": Verb("list", "List the tools.", quick="fast_path:list_tools"),
     "search": Verb("list", "Search the tools by keyword.", name="search"),
     "show": Verb("show", "Show the details of one tool."),

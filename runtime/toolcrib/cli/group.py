@@ -89,7 +89,6 @@ OTHER_WORDS = {
     "exec": "call",
     "info": "show",
     "invoke": "call",
-    "lint": "validate",
     "ls": "list",
     "pytest": "run",
     "test": "run",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
-from toolcrib.cli.options import ReadOptions, open_with_servers
+from toolcrib.cli.options import ReadOptions, open_offline, open_with_servers
 from toolcrib.cli.output import write_atomically
 from toolcrib.cli.trust import Consents
 from toolcrib.core.errors import did_you_mean
@@ -131,20 +131,32 @@ def open_targets(
     consents: Consents | None = None,
 ) -> Runtime:
     """Open the sources of the targets, and those targets that they do not contain; see `open_with_servers`."""
-    targets = tuple(targets)
-    paths = sources_of(targets)
 
-    def opened(reading: ReadOptions) -> Runtime:
+    def opened(reading: ReadOptions, paths: Sequence[str]) -> Runtime:
         return open_with_servers(
             reading, paths, passthrough=passthrough, everything=everything, consents=consents
         )
 
-    runtime = opened(reading)
+    return _opened(reading, tuple(targets), opened)
+
+
+def open_targets_offline(reading: ReadOptions, targets: Iterable[Target]) -> Runtime:
+    """As `open_targets`, without a server, a host, a secret or code; see `open_offline`."""
+    return _opened(reading, tuple(targets), open_offline)
+
+
+def _opened(
+    reading: ReadOptions,
+    targets: Sequence[Target],
+    open_: Callable[[ReadOptions, Sequence[str]], Runtime],
+) -> Runtime:
+    paths = sources_of(targets)
+    runtime = open_(reading, paths)
     further = unread(targets, [*engine_of(runtime).stock.sources, *paths])
     if not further:
         return runtime
     runtime.close()
-    return opened(reading._replace(packs=(*reading.packs, *further)))
+    return open_(reading._replace(packs=(*reading.packs, *further)), paths)
 
 
 def _overlap(one: Path, other: Path) -> bool:

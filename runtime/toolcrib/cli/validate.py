@@ -83,7 +83,7 @@ def command(
         *(asyncio.run(_proved(runtime)) if deep else ()),
     ]
     problems = [
-        *(each for each in told if each.code != Untrusted.code and _is_selected(each.source, targets)),
+        *(each for each in told if each.code != Untrusted.code and is_selected(each.source, targets)),
         *_untrusted(told, engine_of(runtime).trust.refused),
     ]
     if strict:
@@ -118,7 +118,7 @@ class _Checked(NamedTuple):
 
 def _checked(runtime: Runtime, targets: Sequence[Target]) -> _Checked:
     tools, packs, scenarios = (
-        sum(_is_selected(each.origin.source, targets) for each in read)
+        sum(is_selected(each.origin.source, targets) for each in read)
         for read in (runtime.registry.values(), runtime.packs, runtime.scenarios)
     )
     why = ""
@@ -135,7 +135,7 @@ def _has_others(runtime: Runtime, targets: Sequence[Target]) -> bool:
     return bool(runtime.servers or runtime.project) and not any(target.is_inner for target in targets)
 
 
-def _is_selected(source: str, targets: Sequence[Target]) -> bool:
+def is_selected(source: str, targets: Sequence[Target]) -> bool:
     """Whether a file is to be checked; the rest of a project is only read for it."""
     return not (targets and source) or any(target.has(source) for target in targets)
 

@@ -381,6 +381,7 @@ class Project:
         approvals: Settings of pending approvals, as written.
         journal: Settings of the journal, as written; a text is its `store`.
         chat: `provider` and `model` of `toolcrib chat`.
+        lint: Severities, exceptions and budget of `toolcrib lint`, as written.
         profile: Name of the default profile; empty for none.
         profiles: The profiles by name.
         fixture: The initial store of tools outside packs.
@@ -413,6 +414,7 @@ class Project:
     telemetry: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     journal: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     chat: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    lint: Mapping[str, JSON] = field(default_factory=lambda: NOTHING)
     profile: str = ""
     profiles: Mapping[str, Profile] = field(default_factory=lambda: NOTHING)
     fixture: Fixture = NO_FIXTURE
@@ -570,6 +572,7 @@ def _built(said: Mapping[str, Any], document: Document, value: JSON) -> Project:
         telemetry=MappingProxyType(dict(said.get("telemetry", {}))),
         journal=_journal(said),
         chat=MappingProxyType(dict(said.get("chat", {}))),
+        lint=MappingProxyType(dict(said.get("lint", {}))),
         profile=said.get("profile", ""),
         profiles=MappingProxyType(
             {name: _profile(name, entry, origin) for name, entry in said.get("profiles", {}).items()}

@@ -76,7 +76,7 @@ def test_a_misspelt_verb_is_answered_with_the_near_ones(toolcrib):
 
 
 def test_a_word_far_from_every_verb_is_answered_with_all_of_them(toolcrib):
-    assert "the commands are: init, new, validate, list" in toolcrib("qqqqqqq\x1b[31m").stderr
+    assert "the commands are: init, new, validate, lint, list" in toolcrib("qqqqqqq\x1b[31m").stderr
 
 
 def test_a_runtime_that_can_not_be_set_up_ends_as_a_usage_error_without_a_trace():

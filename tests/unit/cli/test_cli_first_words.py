@@ -57,7 +57,7 @@ def test_an_option_that_is_misspelt_suggests_the_option_alone(plan, toolcrib):
 
 
 @pytest.mark.parametrize(
-    ("word", "meant"), [("test", "run"), ("ls", "list"), ("describe", "show"), ("lint", "validate")]
+    ("word", "meant"), [("test", "run"), ("ls", "list"), ("describe", "show"), ("check", "validate")]
 )
 def test_names_of_other_programs_lead_to_ours(toolcrib, word, meant):
     result = toolcrib(word)

@@ -48,6 +48,8 @@ COMMANDS = (
     "validate --json",
     "validate --deep",
     "validate --format github",
+    "lint",
+    "lint --format sarif",
     "list",
     "list --json",
     "list --no-index",

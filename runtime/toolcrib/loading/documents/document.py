@@ -132,16 +132,16 @@ class Document:
         if problem.line:
             return problem.at(problem.source or self.source, problem.line, problem.column)
         line, column = self.position(problem.pointer, key=problem.code in _OF_KEYS)
-        if self._moves:
-            pointer = self.original_pointer(problem.pointer, missing=problem.code == "missing_key")
-            problem = problem._replace(pointer=pointer)
-        return problem.at(self.source, line, column)
+        pointer = self.original_pointer(problem.pointer, missing=problem.code == "missing_key")
+        return problem._replace(pointer=pointer).at(self.source, line, column)
 
     def original_pointer(self, pointer: str, *, missing: bool = False) -> str:
         """The pointer of a part in the text as written, or of its nearest existing ancestor.
 
         With `missing`, the last step may be a key that the object does not have.
         """
+        if not self._moves:
+            return pointer
         for moves in reversed(self._moves):
             pointer = _came_from(pointer, moves)
         there: JSON = self._written

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import yaml
 
 from toolcrib.core.model import JSON
+from toolcrib.core.pointers import keys_of
 from toolcrib.core.text import json_equal
 from toolcrib.loading.documents.document import parse_documents
 
@@ -29,16 +30,54 @@ def add_item(text: str, line: int, key: str, item: JSON, write: YamlWriter) -> s
         The whole new text, which was read back: nothing but the item differs. None if no object begins in the line, or
         if its layout does not allow the item to be added.
     """
+
+    def change(plain: str, node: yaml.MappingNode) -> str:
+        return _with_item(plain, node, key, item, write)
+
+    return _changed(text, line, change, lambda old: _with(old, key, item))
+
+
+def set_value(text: str, line: int, pointer: str, value: JSON, write: YamlWriter) -> str | None:
+    """Replace a value within an object of a document, or add it to the object that should contain it.
+
+    Args:
+        text: A YAML or JSON text that toolcrib reads without problems.
+        line: First line of the object, from 1.
+        pointer: JSON Pointer of the value within the object.
+        value: The new value.
+        write: Writes an object as lines of YAML in block style.
+
+    Returns:
+        The whole new text, which was read back: nothing but the value differs. None if the layout does not allow it.
+    """
+    if not pointer:
+        return None
+    *above, key = keys_of(pointer)
+
+    def change(plain: str, node: yaml.MappingNode) -> str:
+        found = _below(node, above)
+        return plain if found is None else _with_value(plain, found, key, value, write)
+
+    return _changed(text, line, change, lambda old: _with_value_at(old, above, key, value))
+
+
+def _changed(
+    text: str,
+    line: int,
+    change: Callable[[str, yaml.MappingNode], str],
+    expect: Callable[[JSON], JSON],
+) -> str | None:
+    """The text with one object changed, if reading it back gives what is expected."""
     plain = text.replace("\r\n", "\n")
     node = _object_at(plain, line)
     if node is None:
         return None
-    new = _with_item(plain, node, key, item, write)
+    new = change(plain, node)
     before, after = _objects(plain), _objects(new)
     changed = [(old, now) for old, now in zip(before, after, strict=False) if _json(old) != _json(now)]
     # A layout that is not understood must not damage the file.
     if len(before) != len(after) or [_json(now) for _old, now in changed] != [
-        _json(_with(old, key, item)) for old, _now in changed[:1]
+        _json(expect(old)) for old, _now in changed[:1]
     ]:
         return None
     return new.replace("\n", "\r\n") if "\r\n" in text else new
@@ -180,6 +219,33 @@ def _with(value: JSON, key: str, item: JSON) -> JSON:
     return {**there, key: [*(there.get(key) or []), item]}
 
 
+def _with_value_at(value: JSON, above: Sequence[str], key: str, new: JSON) -> JSON:
+    """A copy of a value with another value below these keys."""
+    there: Any = value
+    if not above:
+        return {**there, key: new}
+    step: Any = int(above[0]) if isinstance(there, list) else above[0]
+    inner = _with_value_at(there[step], above[1:], key, new)
+    if isinstance(there, list):
+        return [*there[:step], inner, *there[step + 1 :]]
+    return {**there, step: inner}
+
+
+def _below(node: yaml.Node, keys: Sequence[str]) -> yaml.MappingNode | None:
+    """The object below these keys."""
+    for key in keys:
+        if isinstance(node, yaml.MappingNode):
+            found = [value for name, value in node.value if name.value == key]
+        elif isinstance(node, yaml.SequenceNode) and key.isdecimal():
+            found = node.value[int(key) : int(key) + 1]
+        else:
+            return None
+        if len(found) != 1:
+            return None
+        node = found[0]
+    return node if isinstance(node, yaml.MappingNode) else None
+
+
 def _object_at(text: str, line: int) -> yaml.MappingNode | None:
     """The object that begins in a line: a document, or an element of a document that is a list."""
     try:
@@ -215,6 +281,35 @@ def _with_item(text: str, node: yaml.MappingNode, key: str, item: JSON, write: Y
     _key, *rest = write({key: [item]})
     lines = [line.removeprefix("  ") for line in rest] or [f"- {_flow(item)}"]
     return _after(text, items[-1], there.start_mark.column, lines)
+
+
+def _with_value(text: str, node: yaml.MappingNode, key: str, value: JSON, write: YamlWriter) -> str:
+    """The text with a member of an object replaced, or added at its end."""
+    entry = {name.value: (name, inner) for name, inner in node.value}.get(key)
+    if entry is not None and node.flow_style:
+        old = entry[1]
+        return f"{text[: old.start_mark.index]}{_flow(value)}{text[old.end_mark.index :]}"
+    if entry is not None:
+        pad = " " * node.start_mark.column
+        return _replaced(text, [_entry_change(text, entry, [*write({key: value})], pad)])
+    if node.value and not node.flow_style:
+        return _after(text, node.value[-1][1], node.start_mark.column, write({key: value}))
+    first = node.value[0][0].start_mark.index if node.value else node.start_mark.index
+    is_json = text[first] == '"' or text.lstrip()[:1] in {"{", "["}
+    more = _member(key, value, write, is_json=is_json)
+    if not node.value:
+        return f"{text[: node.start_mark.index]}{{{more}}}{text[node.end_mark.index :]}"
+    gap = text[node.start_mark.index + 1 : first]
+    return _inserted(text, node.value[-1][1].end_mark.index, f",{gap or ' '}{more}")
+
+
+def _member(key: str, value: JSON, write: YamlWriter, *, is_json: bool) -> str:
+    """A key and its value within `{}`: in YAML without quotes, if the value is one plain word."""
+    lines = [*write({key: value})]
+    plain = lines[0].partition(": ")[2] if len(lines) == 1 else ""
+    if is_json or not plain.replace("_", "").isalnum():
+        return f"{json.dumps(key)}: {_flow(value)}"
+    return f"{key}: {plain}"
 
 
 def _flow(item: JSON) -> str:

@@ -458,7 +458,11 @@ def _distributions(folder: str) -> Distributions:
             names = sorted(entry.name for entry in entries if entry.name.endswith(_METADATA))
     except OSError:
         return ()
-    return tuple((name, file_state(os.path.join(folder, name, "entry_points.txt"))) for name in names)
+    return tuple((name, _entry_points_state(folder, name)) for name in names)
+
+
+def _entry_points_state(folder: str, distribution: str) -> State:
+    return file_state(os.path.join(folder, distribution, "entry_points.txt"))
 
 
 def installed_entry_points(group: str) -> tuple[EntryPoint, ...]:
@@ -469,15 +473,30 @@ def installed_entry_points(group: str) -> tuple[EntryPoint, ...]:
     """
     from importlib import metadata  # noqa: PLC0415 -- slow to import, and the index already has the names of the modes
 
-    installed = metadata.entry_points, [(folder, _distributions(folder)) for folder in search_path()]
-    known = _ENTRY_POINTS.get(group)
-    if known is None or known[0] != installed:
-        known = _ENTRY_POINTS[group] = installed, tuple(metadata.entry_points(group=group))
-    return known[1]
+    read, moment = metadata.entry_points, time.time_ns()
+    known_read, known, points = _ENTRY_POINTS.get(group, (None, {}, ()))
+    # Looked at before anything is read: what is installed meanwhile is found the next time.
+    now = {folder: _installed_in(folder, known.get(folder), moment) for folder in search_path()}
+    same = [*known] == [*now] and all(entry[1] == known[folder][1] for folder, entry in now.items())
+    if known_read != read or not same:
+        points = tuple(read(group=group))
+    _ENTRY_POINTS[group] = read, now, points
+    return points
 
 
-_ENTRY_POINTS: dict[str, tuple[object, tuple[EntryPoint, ...]]] = {}
-"""Group -> how and from which distributions it was read, and its entry points."""
+def _installed_in(folder: str, known: Entry | None, moment: int) -> Entry:
+    """The current fingerprint of a folder."""
+    state = file_state(folder)
+    if known is not None and known[0] and known[0] == state:
+        site, distributions = os.path.basename(folder) in _SITES, known[1]
+        # As in `_entry`: entry points of a checkout are rewritten without changing the folder.
+        if site or all(_entry_points_state(folder, name) == told for name, told in distributions):
+            return known
+    return (() if is_racy(state, moment) else state, _distributions(folder))
+
+
+_ENTRY_POINTS: dict[str, tuple[object, dict[str, Entry], tuple[EntryPoint, ...]]] = {}
+"""Group -> how and from which distributions of which folders it was read, and its entry points."""
 
 _OWN_CODE: list[FileFingerprints] = []
 

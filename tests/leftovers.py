@@ -81,20 +81,21 @@ def has_children() -> bool:
 def children() -> set[int]:
     """The direct children of this process; empty where the system does not list them."""
     found: set[int] = set()
-    tasks = _PROC / "self" / "task"
-    for thread in tasks.iterdir() if tasks.is_dir() else ():
-        with suppress(OSError):  # a thread that just ended
-            found.update(map(int, (thread / "children").read_text().split()))
+    # Each test asks, so no `Path` is made.
+    tasks = "/proc/self/task"
+    for thread in os.listdir(tasks) if os.path.isdir(tasks) else ():
+        with suppress(OSError), open(f"{tasks}/{thread}/children", "rb", buffering=0) as file:  # it may just have ended
+            found.update(map(int, file.readall().split()))
     return found
 
 
-def left_by(test: str, before: set[int]) -> list[Leftover]:
-    """The children of this process that a test started in its call and that still run.
+def left_by(test: str, started: set[int]) -> list[Leftover]:
+    """Those of the children of this process that a test started in its call and that still run.
 
     Those that its fixtures started are not among them: a fixture of a module or session keeps its server for later tests.
     """
     found = []
-    for pid in children() - before:
+    for pid in started:
         variables = _variables(pid)
         started_in = variables.get("PYTEST_CURRENT_TEST", f"{test} (call)")
         if variables and started_in == f"{test} (call)" and not _is_kept(pid):

@@ -112,6 +112,7 @@ def become(words, environment, folder, files):
         main.__file__ = os.path.abspath(name)
     exec(compile(text, name, "exec", dont_inherit=True), main.__dict__)
 
+gc.set_threshold(50_000, 20, 20)  # as in conftest.py: short commands make little garbage in cycles
 running = {}  # pid -> a handle of the process, the connection of its client
 gc.freeze()
 print("ready", flush=True)

@@ -81,11 +81,10 @@ def has_children() -> bool:
 def children() -> set[int]:
     """The direct children of this process; empty where the system does not list them."""
     found: set[int] = set()
-    # Each test asks, so no `Path` is made.
-    tasks = "/proc/self/task"
-    for thread in os.listdir(tasks) if os.path.isdir(tasks) else ():
-        with suppress(OSError), open(f"{tasks}/{thread}/children", "rb", buffering=0) as file:  # it may just have ended
-            found.update(map(int, file.readall().split()))
+    tasks = _PROC / "self" / "task"
+    for thread in tasks.iterdir() if tasks.is_dir() else ():
+        with suppress(OSError):  # a thread that just ended
+            found.update(map(int, (thread / "children").read_bytes().split()))
     return found
 
 

@@ -34,3 +34,20 @@ def test_violations():
     listed = first_cells("Violations")
     assert len(listed) == len({*listed})
     assert {*listed} == codes | {"unknown_kind", "unknown_status"}
+
+
+def test_findings():
+    source = (FOLDER / "diagnosis.py").read_text(encoding="utf-8")
+    listed = first_cells("Findings")
+    assert len(listed) == len({*listed})
+    tree = ast.parse(source)
+    made = {
+        node.value
+        for scope in ast.walk(tree)
+        if isinstance(scope, ast.FunctionDef)
+        for call in ast.walk(scope)
+        if isinstance(call, ast.Call | ast.Assign)
+        for node in ast.walk(call)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in listed
+    }
+    assert made == {*listed}

@@ -156,11 +156,16 @@ async def test_each_combination_of_capabilities_gives_its_tools_and_shadows(has)
     announced = capabilities(read=read, write=write, terminal=terminal)
     async with editing(runtime, Model(), editor=editor, announced=announced):
         opened = await editor.agent.new_session(cwd="/project", mcp_servers=[])
-    assert opened.field_meta["toolcrib"] == {
+    told = opened.field_meta["toolcrib"]
+    missing = told.pop("missing")
+    assert told == {
         "tools": sorted(expected.values()),
         "replaced": expected,
         "preApproved": sorted(approved),
     }
+    # What is missing says which capability it needs.
+    assert {*missing} == {READ, WRITE, EDIT, BASH, OUTPUT, KILL}.difference(expected.values())
+    assert {why["code"] for why in missing.values()} <= {"capability_missing"}
 
 
 async def test_read_shows_unsaved_lines_and_says_where_to_continue():

@@ -408,7 +408,11 @@ async def test_the_capabilities_of_the_editor_decide_which_tools_exist(read, wri
     expected |= {"editor_write"} if write else set()
     expected |= {"editor_run"} if terminal else set()
     assert {tool.name for tool in model.requests[0].tools} == expected
-    assert opened.field_meta["toolcrib"] == {
+    told = opened.field_meta["toolcrib"]
+    missing = {name: why["code"] for name, why in told.pop("missing").items()}
+    without = dict.fromkeys({"editor_read", "editor_write", "editor_run"} - expected, "capability_missing")
+    assert missing == without | ({"read": "replaced"} if read else {})
+    assert told == {
         "tools": sorted(expected),
         "replaced": ({"read": "editor_read"} if read else {}) | ({"Bash": "editor_run"} if terminal else {}),
         "preApproved": ["editor_read"] if read else [],

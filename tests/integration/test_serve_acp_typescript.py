@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 from acp_editors import TYPESCRIPT_SDK
+from commands import toolcrib_command
 from npm_packages import NODE, installed
+from toolcrib.serve.acp.recordings import Recording
 
 EDITOR = Path(__file__).parents[1] / "acp_editor.mjs"
 PACK = Path(__file__).parents[2] / "packs" / "acp-client"
@@ -46,6 +48,8 @@ def test_the_typescript_client_has_a_turn_with_files_and_questions(tmp_path):
         "scripted",
         "--script",
         "refunds",
+        "--record",
+        str(tmp_path / "recording.jsonl"),
     ]
     with installed(*TYPESCRIPT_SDK) as sdk:
         done = subprocess.run(
@@ -80,3 +84,26 @@ def test_the_typescript_client_has_a_turn_with_files_and_questions(tmp_path):
         *("pending", "in_progress", "completed"),
         *("pending", "in_progress", "completed"),
     ]
+    # The recording has the updates that the client has seen, and the doctor finds nothing wrong but the refused prompt.
+    recording = Recording(tmp_path / "recording.jsonl")
+    sent = [each.message for each in recording if each.sender == "agent"]
+    assert [each["params"]["update"] for each in sent if each.get("method") == "session/update"] == seen[
+        "updates"
+    ]
+    done = subprocess.run(
+        toolcrib_command("doctor", "--acp", tmp_path / "recording.jsonl", "--json"),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    told = json.loads(done.stdout)
+    assert [(each["code"], each.get("session", "")) for each in told["findings"]] == [
+        ("unknown_session", ""),
+        ("prompt_failed", "nobody"),
+    ]
+    (session, _nobody) = told["sessions"]
+    assert session["tools"] == ["mcp__acp__Read", "refund_order"]
+    assert session["missing"]["mcp__acp__Bash"].startswith("`mcp__acp__Bash` needs `client.terminal`")
+    assert session["calls"] == {"completed": 2}
+    assert (session["turns"], told["ended"]) == (["end_turn"], "the editor disconnected")

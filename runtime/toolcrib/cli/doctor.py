@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -32,6 +33,13 @@ MOST = 5
     "--as", "caller", metavar="CALLER", help="With NAME: what access decides about calls of this caller."
 )
 @click.option("--user", metavar="USER", help="With NAME: what access decides about calls for this user.")
+@click.option(
+    "--acp",
+    "recording",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Instead of the project: what happened on an ACP connection, from its recording, and why calls hang.",
+)
 @json_option
 @read_options
 @click.pass_context
@@ -41,6 +49,7 @@ def command(
     name: str | None,
     caller: str | None,
     user: str | None,
+    recording: Path | None,
     as_json: bool,
     reading: ReadOptions,
 ) -> None:
@@ -49,6 +58,15 @@ def command(
     With NAME: where each value of this tool comes from, who may call it, or why the tool is unknown. Exits with 1 if
     something is wrong.
     """
+    if recording is not None:
+        if (name, caller, user) != (None, None, None):
+            raise click.UsageError("`--acp` cannot be combined with NAME, `--as` and `--user`")
+        from toolcrib.cli.acp_diagnosis import examine  # noqa: PLC0415 -- the tool loop, which nothing else here needs
+
+        told, page = examine(recording)
+        for line in [json_text(told)] if as_json else page:
+            click.echo(line)
+        ctx.exit(exit_codes.OK if told["healthy"] else exit_codes.PROBLEMS)
     if name is None and (caller, user) != (None, None):
         raise click.UsageError("`--as` and `--user` need the name of a tool")
     with _without_log(), told_while_waiting("checking the project, its tools and its servers"):

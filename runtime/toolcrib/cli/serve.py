@@ -370,6 +370,12 @@ def serve_a2a(
     help="Tokens that the model can read at once. The editor then shows how many of them are used.",
 )
 @click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Record every message to this file, for `toolcrib doctor --acp` and `toolcrib agent replay`. Secrets are masked.",
+)
+@click.option(
     "--name",
     metavar="NAME",
     default="",
@@ -392,6 +398,7 @@ def serve_acp(
     mode: str | None,
     conversations: Path | None,
     context_size: int,
+    record: Path | None,
     name: str,
     passthrough: bool,
     reading: ReadOptions,
@@ -400,7 +407,8 @@ def serve_acp(
 
     An editor starts this command and speaks ACP with it over stdin and stdout. It shows the calls, and asks its user about
     those that need approval. Tools in mode `client` can use the files and terminals of the editor. The agent stops at the end
-    of its input, at SIGTERM and at Ctrl-C; running calls are cancelled and reported. Messages for people go to stderr.
+    of its input, at SIGTERM and at Ctrl-C; running calls are cancelled and reported. Messages for people go to stderr: also
+    what waits for an answer for 30 s, and what the editor does against the protocol.
     """
     # Deferred: other servers hold no conversations.
     from toolcrib.cli.chat import ChatOptions, check_script, editor_agent, with_provider  # noqa: PLC0415
@@ -415,7 +423,7 @@ def serve_acp(
         provider, model, base_url, script, system=system, policy_file=policy_file, settings=settings
     )
     asked = with_provider(ctx, runtime, asked)
-    options = editor_agent(runtime, asked)._replace(context_size=context_size)
+    options = editor_agent(runtime, asked)._replace(context_size=context_size, record=record)
     if conversations is not None:
         options = options._replace(store=FolderConversations(conversations))
     with _logged_calls():

@@ -6,35 +6,9 @@ from typing import Any
 
 import pytest
 
+from acp_messages import ALL, ASK, CALL, NEW, PROMPT, answer, chunk, error, request, told, update
 from toolcrib.provider import View
 from toolcrib.serve.acp.connection_timeline import ConnectionTimeline, SessionEvent, masked_message
-
-NEW = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": {"cwd": "/", "mcpServers": []}}
-ALL = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True}
-
-
-def request(id_: Any, method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
-
-
-def told(method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
-def answer(id_: Any, result: Any = None) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id_, "result": {} if result is None else result}
-
-
-def error(id_: Any, code: int, message: str = "no") -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}}
-
-
-def update(session: str = "s", **update: Any) -> dict[str, Any]:
-    return told("session/update", sessionId=session, update=update)
-
-
-def chunk(text: str, session: str = "s", kind: str = "agent_message_chunk") -> dict[str, Any]:
-    return update(session, sessionUpdate=kind, content={"type": "text", "text": text})
 
 
 def opened(capabilities: Any = None) -> ConnectionTimeline:
@@ -67,20 +41,6 @@ def shape(events: list[SessionEvent], session: str = "s") -> list[tuple[str, str
         if each.session == session:
             view.apply(each.event)
     return [(part.kind, part.id or part.text, part.status) for part in view.segments]
-
-
-PROMPT = request(2, "session/prompt", sessionId="s", prompt=[{"type": "text", "text": "go"}])
-CALL = update(sessionUpdate="tool_call", toolCallId="c", title="Edit")
-ASK = request(
-    1,
-    "session/request_permission",
-    sessionId="s",
-    toolCall={"toolCallId": "c"},
-    options=[
-        {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
-        {"optionId": "no", "name": "No", "kind": "reject_once"},
-    ],
-)
 
 
 def test_a_turn_with_a_question_is_a_timeline():
@@ -187,7 +147,7 @@ def test_a_loaded_session_begins_with_its_history():
         ("agent", answer(3, {})),
     )
     assert violations(events + again) == []
-    assert shape(again) == [("user", "go", ""), ("text", "Done.", "")]
+    assert shape(again, "s#2") == [("user", "go", ""), ("text", "Done.", "")]
 
 
 def test_the_end_of_the_connection_ends_turns_and_calls():

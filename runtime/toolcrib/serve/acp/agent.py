@@ -44,7 +44,9 @@ from toolcrib.serve.acp.connection import (
     Editor,
     as_json,
 )
+from toolcrib.serve.acp.connection_observer import ConnectionObserver
 from toolcrib.serve.acp.editor_agent import EditorAgent
+from toolcrib.serve.acp.recordings import Recorder
 from toolcrib.serve.acp.session import MODES, AgentSession
 from toolcrib.serve.acp.updates import META, prompt_parts
 from toolcrib.serve.http_common.lifecycle import Shutdown, opening_line
@@ -69,13 +71,21 @@ class AcpAgent:
         options: The model, and which tools it may use.
         say: Prints a line for the user, on stderr.
         pipes: stdin and stdout.
+        observer: Sees every message.
     """
 
-    def __init__(self, runtime: Runtime, options: EditorAgent, say: Say, pipes: StdioPipes) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        options: EditorAgent,
+        say: Say,
+        pipes: StdioPipes,
+        observer: ConnectionObserver,
+    ) -> None:
         self._runtime = runtime
         self._options = options
         self._say = say
-        self._editor = Editor(self._handle, pipes)
+        self._editor = Editor(self._handle, pipes, observer)
         self._sessions: dict[str, AgentSession] = {}
         self._capabilities: frozenset[str] | None = None
         self._methods: Mapping[
@@ -287,14 +297,24 @@ async def serve_pipes(
         pipes: stdin and stdout. If stdout cannot be written to, serving ends, and `pipes.error` has the reason.
         shutdown: The requests to stop.
     """
-    agent = AcpAgent(runtime, options, say, pipes)
+    observer = ConnectionObserver(
+        recorder=None if options.record is None else Recorder(options.record, by="agent", name="editor"),
+        warn=lambda finding: say(f"ACP: {escape_terminal(str(finding))}"),
+        patience=options.patience,
+    )
+    agent = AcpAgent(runtime, options, say, pipes, observer)
     say(opening_line(runtime, "", "to an editor over ACP"))
-    ends = [asyncio.create_task(work) for work in (agent.serve(), shutdown.asked.wait(), pipes.broken.wait())]
+    ends = [
+        asyncio.create_task(work)
+        for work in (agent.serve(), shutdown.asked.wait(), pipes.broken.wait(), observer.watch())
+    ]
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         pipes.stop()
         await agent.aclose()
+        observer.ended("the agent was stopped" if shutdown.asked.is_set() else "the editor disconnected")
+        observer.close()
         for task in ends[1:]:
             task.cancel()
         await asyncio.wait(ends)

@@ -32,6 +32,7 @@ from pydantic import BaseModel, ValidationError
 
 from toolcrib.core.model import NOTHING
 from toolcrib.core.text import compact
+from toolcrib.serve.acp.connection_observer import ConnectionObserver
 from toolcrib.serve.http_common.asgi import InvalidMessage, parse_message
 from toolcrib.serve.http_common.stdio_pipes import OversizedLine, StdioPipes
 
@@ -43,16 +44,22 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 NOT_FOUND: Final = -32002
 
+_SHOWN: Final = 200
+"""Bytes of an invalid line that an observer sees."""
+
 
 class LineTransport:
     """Messages as lines of JSON: a transport of the SDK's connection.
 
-    A line that is no message is answered with its error, and the next line is read.
+    A line that is no message is answered with its error, and the next line is read. The observer sees every message of both
+    sides.
     """
 
-    def __init__(self, pipes: StdioPipes) -> None:
+    def __init__(self, pipes: StdioPipes, observer: ConnectionObserver) -> None:
         self._pipes = pipes
         self._lines = pipes.lines()
+        self._observer = observer
+        self._over = False
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message.
@@ -60,6 +67,8 @@ class LineTransport:
         Raises:
             ConnectionError: The editor has disconnected.
         """
+        if not self._over:  # what is answered then reaches nobody
+            self._observer.message("agent", message)
         try:
             data = compact(message).encode()
         except ValueError:  # a lone surrogate has no UTF-8 form and must be escaped
@@ -72,22 +81,25 @@ class LineTransport:
         """The next message; None once the editor has disconnected."""
         async for line in self._lines:
             if isinstance(line, OversizedLine):
-                await self._refuse(INVALID_REQUEST, f"The message exceeds {line.limit} bytes")
+                await self._refuse(b"", INVALID_REQUEST, f"The message exceeds {line.limit} bytes")
                 continue
             try:
                 message = parse_message(line)
             except InvalidMessage as error:
-                await self._refuse(error.code, str(error), error.request)
+                await self._refuse(line, error.code, str(error), error.request)
                 continue
             if isinstance(message, dict):
+                self._observer.message("client", message)
                 return message
-            await self._refuse(INVALID_REQUEST, "Invalid Request")
+            await self._refuse(line, INVALID_REQUEST, "Invalid Request")
+        self._over = True
         return None
 
     async def close(self) -> None:
         """Do nothing: the pipes belong to the caller."""
 
-    async def _refuse(self, number: int, text: str, request: str | int | None = None) -> None:
+    async def _refuse(self, line: bytes, number: int, text: str, request: str | int | None = None) -> None:
+        self._observer.invalid_line("client", text, line[:_SHOWN].decode(errors="replace"))
         with suppress(ConnectionError):
             await self.send({"jsonrpc": "2.0", "id": request, "error": {"code": number, "message": text}})
 
@@ -107,10 +119,11 @@ class Editor:
     Args:
         handler: Answers the requests of the editor.
         pipes: stdin and stdout.
+        observer: Sees every message.
     """
 
-    def __init__(self, handler: MethodHandler, pipes: StdioPipes) -> None:
-        self._connection = Connection(handler, LineTransport(pipes), listening=False)
+    def __init__(self, handler: MethodHandler, pipes: StdioPipes, observer: ConnectionObserver) -> None:
+        self._connection = Connection(handler, LineTransport(pipes, observer), listening=False)
 
     async def listen(self) -> None:
         """Answer requests until the editor disconnects."""

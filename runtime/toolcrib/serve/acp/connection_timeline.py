@@ -6,7 +6,8 @@ SDK, and nothing waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from toolcrib.core.model import JSON
@@ -19,6 +20,9 @@ Side: TypeAlias = Literal["client", "agent"]
 """The sender of a message."""
 
 METHOD_NOT_FOUND: Final = -32601
+
+_OPENING: Final = frozenset(("session/new", "session/load", "session/resume"))
+_CLOSING: Final = frozenset(("session/close", "session/delete"))
 
 CAPABILITIES: Final[Mapping[str, str]] = {
     "fs/read_text_file": "client.fs.read_text_file",
@@ -36,7 +40,8 @@ class SessionEvent(NamedTuple):
     """An event of a session.
 
     Attributes:
-        session: ID of the session; empty for what concerns the whole connection.
+        session: ID of the session; empty for what concerns the whole connection. A session that is loaded when it was used
+            before on this connection begins anew, as `ID#2`.
         event: The event.
     """
 
@@ -92,6 +97,8 @@ class ConnectionTimeline:
         self.capabilities: frozenset[str] | None = None
         self.sessions: dict[str, SessionTimeline] = {"": SessionTimeline()}
         self.requests: dict[tuple[Side, Any], UnansweredRequest] = {}
+        self._active: dict[str, float] = {}
+        self._times: Counter[str] = Counter()
         self._on_request: dict[str, Callable[[SessionTimeline, UnansweredRequest], list[Event]]] = {
             "session/load": lambda session, _request: session.load(),
             "session/prompt": _prompted,
@@ -100,16 +107,26 @@ class ConnectionTimeline:
             ),
         }
         self._on_answer: dict[
-            str, Callable[[UnansweredRequest, Mapping[str, Any]], Iterator[tuple[str, list[Event]]]]
+            str, Callable[[SessionTimeline, UnansweredRequest, Mapping[str, Any]], list[Event]]
         ] = {
-            "session/new": self._opened,
-            "session/load": self._reopened,
-            "session/resume": self._reopened,
-            "session/close": self._closed,
-            "session/delete": self._closed,
+            "session/load": lambda session, _request, _message: session.loaded(),
             "session/prompt": self._stopped,
-            "session/request_permission": self._answered,
+            "session/request_permission": _answered,
         }
+
+    def request_of(self, sender: Side, id_: object) -> UnansweredRequest | None:
+        """The request without an answer that has an ID; None if there is none."""
+        return self.requests.get((sender, _key(id_)))
+
+    def has_announced(self, method: str) -> bool:
+        """Whether the client has announced the capability of one of its methods."""
+        return CAPABILITIES.get(method) in (self.capabilities or ())
+
+    def active_since(self, request: UnansweredRequest) -> float:
+        """When a request was sent; of a prompt, when its session had the last message."""
+        if request.method != "session/prompt":
+            return request.at
+        return max(request.at, self._active.get(request.session, 0.0))
 
     def message(self, sender: Side, message: object, *, at: float = 0.0, line: int = 0) -> list[SessionEvent]:
         """Add a message.
@@ -129,7 +146,7 @@ class ConnectionTimeline:
             )
             return self._request(request) if "id" in message else self._notification(request)
         if "id" in message and ("result" in message or "error" in message):
-            return self._answer(sender, message)
+            return self._answer(sender, message, at)
         return self._violation("invalid_message", f"the {sender} sent no message of JSON-RPC")
 
     def invalid_line(self, sender: Side, line: int, why: str) -> list[SessionEvent]:
@@ -146,13 +163,18 @@ class ConnectionTimeline:
         """End the connection: turns and calls that are open never end."""
         self.requests.clear()
         return [
-            SessionEvent(id_, event) for id_, session in self.sessions.items() for event in session.lost()
+            SessionEvent(session.id, event) for session in self.sessions.values() for event in session.lost()
         ]
 
     def _violation(self, code: str, text: str, session: str = "") -> list[SessionEvent]:
         timeline = self.sessions.get(session, self.sessions[""])
-        known = session if session in self.sessions else ""
-        return [SessionEvent(known, event) for event in timeline.violation(code, text)]
+        return [SessionEvent(timeline.id, event) for event in timeline.violation(code, text)]
+
+    def _begin_session(self, id_: str) -> SessionTimeline:
+        self._times[id_] += 1
+        times = self._times[id_]
+        session = self.sessions[id_] = SessionTimeline(id_ if times == 1 else f"{id_}#{times}")
+        return session
 
     def _session(self, id_: str) -> tuple[SessionTimeline, list[SessionEvent]]:
         """A session, and the violation if nobody has opened it."""
@@ -163,8 +185,7 @@ class ConnectionTimeline:
         told = []
         if not opening:  # else its answer may still be on the way
             told = self._violation("unknown_session", f"the session `{shorten(id_)}` is unknown")
-        self.sessions[id_] = SessionTimeline()
-        return self.sessions[id_], told
+        return self._begin_session(id_), told
 
     # Requests and notifications.
 
@@ -175,6 +196,7 @@ class ConnectionTimeline:
             text = f"the {request.sender} used the ID `{shorten(str(request.id))}` of an open request again"
             told += self._violation("request_id_reused", text, request.session)
         self.requests[key] = request
+        self._active[request.session] = request.at
         needed = CAPABILITIES.get(request.method)
         if request.sender == "agent" and needed is not None and needed not in (self.capabilities or ()):
             text = f"the agent requested `{request.method}`, but the client has not announced `{needed}`"
@@ -187,23 +209,24 @@ class ConnectionTimeline:
             return told
         if request.method == "session/load":
             # Once more: the client has forgotten the session, and gets its whole history.
-            self.sessions[request.session] = SessionTimeline()
+            self._begin_session(request.session)
         session, unknown = self._session(request.session)
-        return [*told, *unknown, *(SessionEvent(request.session, event) for event in act(session, request))]
+        return [*told, *unknown, *(SessionEvent(session.id, event) for event in act(session, request))]
 
     def _notification(self, notification: UnansweredRequest) -> list[SessionEvent]:
         id_ = notification.session
+        self._active[id_] = notification.at
         if notification.method == "session/update":
             session, told = self._session(id_)
             events = session.update(notification.params.get("update"))
-            return [*told, *(SessionEvent(id_, event) for event in events)]
+            return [*told, *(SessionEvent(session.id, event) for event in events)]
         if notification.method == "session/cancel" and id_ in self.sessions:
             self.sessions[id_].cancel()
         return []
 
     # Answers.
 
-    def _answer(self, sender: Side, message: Mapping[str, Any]) -> list[SessionEvent]:
+    def _answer(self, sender: Side, message: Mapping[str, Any], at: float) -> list[SessionEvent]:
         asker: Side = "agent" if sender == "client" else "client"
         request = self.requests.pop((asker, _key(message["id"])), None)
         if request is None:
@@ -211,80 +234,56 @@ class ConnectionTimeline:
                 return []  # the answer to a line that is no message
             text = f"the {sender} answered the unknown request `{shorten(str(message['id']))}`"
             return self._violation("answer_without_request", text)
+        self._active[request.session] = at
         told: list[SessionEvent] = []
-        needed = CAPABILITIES.get(request.method)
-        if needed in (self.capabilities or ()) and _error_code(message) == METHOD_NOT_FOUND:
+        if self.has_announced(request.method) and _error_code(message) == METHOD_NOT_FOUND:
+            needed = CAPABILITIES[request.method]
             text = f"the client has announced `{needed}`, but has no method `{request.method}`"
             told += self._violation("method_missing", text, request.session)
-        act = self._on_answer.get(request.method)
-        if act is None:
-            return told
-        events = act(request, message)
-        return [*told, *(SessionEvent(id_, event) for id_, found in events for event in found)]
-
-    def _opened(
-        self, _request: UnansweredRequest, message: Mapping[str, Any]
-    ) -> Iterator[tuple[str, list[Event]]]:
-        id_ = _text_of(message.get("result"), "sessionId")
-        if id_:
-            self.sessions.setdefault(id_, SessionTimeline())
-        yield from ()
-
-    def _reopened(
-        self, request: UnansweredRequest, message: Mapping[str, Any]
-    ) -> Iterator[tuple[str, list[Event]]]:
-        if "result" in message:
-            self.sessions.setdefault(request.session, SessionTimeline())
-        session = self.sessions.get(request.session)
-        if session is not None and session.loading:
-            yield request.session, session.loaded()
-
-    def _closed(
-        self, request: UnansweredRequest, message: Mapping[str, Any]
-    ) -> Iterator[tuple[str, list[Event]]]:
-        if "result" in message and request.session in self.sessions:
-            yield request.session, self.sessions.pop(request.session).lost()
+        if "result" in message and request.method in _OPENING:
+            id_ = request.session or _text_of(message["result"], "sessionId")
+            if id_ and id_ not in self.sessions:
+                self._begin_session(id_)
+        session, act = self.sessions.get(request.session), self._on_answer.get(request.method)
+        events = [] if session is None or act is None else act(session, request, message)
+        if session is not None and "result" in message and request.method in _CLOSING:
+            del self.sessions[request.session]
+            events = session.lost()
+        id_ = "" if session is None else session.id
+        return [*told, *(SessionEvent(id_, event) for event in events)]
 
     def _stopped(
-        self, request: UnansweredRequest, message: Mapping[str, Any]
-    ) -> Iterator[tuple[str, list[Event]]]:
-        session = self.sessions.get(request.session)
-        if session is None or any(
+        self, session: SessionTimeline, request: UnansweredRequest, message: Mapping[str, Any]
+    ) -> list[Event]:
+        if any(
             each.method == "session/prompt" and each.session == request.session
             for each in self.requests.values()
         ):
-            return  # a second prompt, which the agent has refused
+            return []  # a second prompt, which the agent has refused
         if "error" in message:
-            error = message["error"]
-            yield request.session, session.failed(_text_of(error, "message"))
-        else:
-            result = message["result"]
-            yield (
-                request.session,
-                session.stopped(result.get("stopReason") if isinstance(result, dict) else None),
-            )
+            return session.failed(_text_of(message["error"], "message"))
+        result = message["result"]
+        return session.stopped(result.get("stopReason") if isinstance(result, dict) else None)
 
-    def _answered(
-        self, request: UnansweredRequest, message: Mapping[str, Any]
-    ) -> Iterator[tuple[str, list[Event]]]:
-        session = self.sessions.get(request.session)
-        result = message.get("result")
-        outcome = result.get("outcome") if isinstance(result, dict) else None
-        if session is None or not isinstance(outcome, dict) or outcome.get("outcome") != "selected":
-            return
-        options = request.params.get("options")
-        kinds = {
-            each["optionId"]: each.get("kind")
-            for each in (options if isinstance(options, list) else ())
-            if isinstance(each, dict) and isinstance(each.get("optionId"), str)
-        }
-        option = outcome.get("optionId")
-        if option not in kinds:
-            text = f"the client answered with the unknown option `{shorten(str(option))}`"
-            yield request.session, session.violation("unknown_option", text, call=request.call)
-        else:
-            allowed = str(kinds[option]).startswith("allow")
-            yield request.session, session.answered(request.call, allowed=allowed)
+
+def _answered(
+    session: SessionTimeline, request: UnansweredRequest, message: Mapping[str, Any]
+) -> list[Event]:
+    result = message.get("result")
+    outcome = result.get("outcome") if isinstance(result, dict) else None
+    if not isinstance(outcome, dict) or outcome.get("outcome") != "selected":
+        return []
+    options = request.params.get("options")
+    kinds = {
+        each["optionId"]: each.get("kind")
+        for each in (options if isinstance(options, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("optionId"), str)
+    }
+    option = outcome.get("optionId")
+    if option not in kinds:
+        text = f"the client answered with the unknown option `{shorten(str(option))}`"
+        return session.violation("unknown_option", text, call=request.call)
+    return session.answered(request.call, allowed=str(kinds[option]).startswith("allow"))
 
 
 def _prompted(session: SessionTimeline, request: UnansweredRequest) -> list[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from toolcrib.core.model import JSON, NOTHING, Client
@@ -27,6 +28,8 @@ class EditorAgent(NamedTuple):
         store: Keeps the sessions, so that editors can list and reopen them; None if they end with the process.
         context_size: Tokens that the model can read at once, reported to the editor with their use; 0 if unknown.
         name: Name of the agent, for the editor.
+        record: File for a recording of the connection; None for none.
+        patience: Seconds after which a request that the editor or the agent has not answered is reported.
     """
 
     provider: Callable[[], Provider]
@@ -39,3 +42,5 @@ class EditorAgent(NamedTuple):
     store: ConversationStore | None = None
     context_size: int = 0
     name: str = "toolcrib"
+    record: Path | None = None
+    patience: float = 30.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -189,12 +189,18 @@ class AgentSession:
         return {"currentModeId": self.mode, "availableModes": known}
 
     def facts(self) -> dict[str, JSON]:
-        """What depends on the client: which tools replace others, and which are called without asking."""
+        """What depends on the client: the tools, why others are missing, and which are called without asking."""
         registry = self._tools.registry
+        hidden = {card.name: registry.hidden(card.name) for card in registry.query(hidden=True)}
         return {
             "tools": [card.name for card in registry.query()],
             "replaced": dict(registry.replaced),
             "preApproved": list(registry.pre_approved),
+            "missing": {
+                name: {"code": why.code, "message": why.message}
+                for name, why in hidden.items()
+                if why is not None
+            },
         }
 
     # Stored sessions.
@@ -299,7 +305,8 @@ class AgentSession:
             # Only the end of the connection cancels this coroutine: the calls of the turn have to end first.
             await finished([turn])
             self._turn = None
-        if turn.cancelled() or isinstance(turn.exception(), TurnCancelled):
+        # An editor that disconnects while it is asked cannot answer any more.
+        if turn.cancelled() or isinstance(turn.exception(), TurnCancelled | ConnectionError):
             return await self._cancelled()
         return turn.result()
 
@@ -387,7 +394,8 @@ class AgentSession:
         if self.conversation.pending:
             events, self.conversation = await self._middleware().cancel_pending(self.conversation)
         for event in events:
-            await self._report(event)
+            with suppress(ConnectionError):  # the store has it
+                await self._report(event)
         return {"stopReason": "cancelled"}
 
     # Calls.

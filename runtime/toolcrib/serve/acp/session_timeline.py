@@ -87,7 +87,11 @@ class SessionTimeline:
 
     The agent may be a foreign one: whatever it sends, the order is kept, and nothing is lost or doubled.
 
+    Args:
+        id: ID of the session in its events.
+
     Attributes:
+        id: ID of the session in its events.
         turn: Number of turns so far.
         running: Whether a turn is running.
         cancelled: Whether the client has cancelled the running turn.
@@ -95,7 +99,8 @@ class SessionTimeline:
         open_calls: IDs of the calls that have not ended, as in the protocol.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, id: str = "") -> None:  # noqa: A002 -- the name in the protocol
+        self.id = id
         self._timeline = Timeline()
         self._calls: dict[str, _Call] = {}
         self._said: list[str] = []
@@ -323,7 +328,7 @@ class SessionTimeline:
         said, violations = self._said_of(id_, update)
         begun = self._timeline.call(known.id, said.tool, said.arguments, _without_content(said.details))
         said.details = {name: value for name, value in said.details.items() if name == "content"}
-        return [*begun, *violations, *self._status(id_, known, said)]
+        return [*violations, *begun, *self._status(id_, known, said)]
 
     def _changed(self, id_: str, update: Mapping[str, Any]) -> list[Event]:
         known = self._calls[id_]

@@ -73,7 +73,7 @@ VERBS: Mapping[str, Verb] = {
     "diff": Verb("diff", "Compare two sets of tools, and say what each change means."),
     "import": Verb(
         "import_",
-        "Import tools of an MCP server, a PromptKit arena or a PromptPack.",
+        "Import tools: of servers, lists for model providers, benchmarks, PromptKit and PromptPacks.",
     ),
     "export": Verb(
         "export",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from toolcrib.cli import exit_codes
+from toolcrib.cli.import_lists import COMMANDS, import_list
 from toolcrib.cli.imported_files import ImportOptions, import_options, write_import
 from toolcrib.cli.options import (
     ReadOptions,
@@ -41,10 +42,17 @@ from toolcrib.loading.packs import Pack
 from toolcrib.loading.sources import LoadedDocuments, SourcePath, load
 from toolcrib.security.trust import UNTRUSTED, Trust
 
+FILE_ENDINGS = (".json", ".yaml", ".yml")
+"""How the name of a file ends, other than the name of a server."""
+
 
 @click.group("import")
 def command() -> None:
-    """Import tools of an MCP server, a PromptKit arena or a PromptPack."""
+    """Import tools: of servers, lists for model providers, benchmarks, PromptKit and PromptPacks."""
+
+
+for _command in COMMANDS:
+    command.add_command(_command)
 
 
 @command.command("mcp")
@@ -53,12 +61,14 @@ def command() -> None:
 @read_options
 @click.pass_context
 def import_mcp(ctx: click.Context, *, server: str, options: ImportOptions, reading: ReadOptions) -> None:
-    """Write one descriptor file for each tool of an MCP server.
+    """Write one descriptor file for each tool of an MCP server, or of a saved list of tools.
 
-    SERVER is a server of the project or of a file given by `--mcp`. The files are ordinary descriptors in mode `mcp`,
-    with the current texts and schemas of the server: edit them, or add a mock. Each one is read back before it is
-    written. The next import merges changes of the server with yours. Exits with 1 if a tool got no file.
+    SERVER is a server of the project or of a file given by `--mcp`; or a file with a saved answer of `tools/list`: its name ends in
+    `.json`, `.yaml` or `.yml`, or contains a slash. The files are ordinary descriptors in mode `mcp`, with the current texts and schemas of the server: edit them, or add a mock. Those of a saved list
+    have a mock instead of a server. Each file is read back before it is written. The next import merges changes of the server with yours. Exits with 1 if a tool got no file.
     """
+    if server.endswith(FILE_ENDINGS) or "/" in server or os.sep in server:
+        import_list(ctx, "mcp", server, options)
     runtime = open_runtime(reading)
     print_refusals(runtime)
     if server in runtime.servers and runtime.servers[server].mode == AGENT_MODE:

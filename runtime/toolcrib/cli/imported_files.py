@@ -21,7 +21,7 @@ from toolcrib.executors import Executors
 from toolcrib.formats.descriptor_files import DescriptorFile, descriptor_files
 from toolcrib.formats.imported_tools import ImportedTools, ImportRefusal, ImportRemark
 from toolcrib.formats.imports.merge import ABSENT, MergeConflict
-from toolcrib.formats.imports.mocks import with_mock
+from toolcrib.formats.imports.mocks import with_mock, with_valid_examples
 from toolcrib.formats.imports.plan import ImportPlan, ImportTarget, PlannedFile, plan_import
 from toolcrib.formats.imports.records import FOLDER, ImportRecord, parse_record, record_name, record_text
 from toolcrib.formats.imports.secrets import without_secrets
@@ -152,7 +152,7 @@ def write_import(
         after: Returns further lines for stdout, if anything was written.
     """
     chosen, unfit = _chosen(imported, options)
-    chosen = without_secrets(chosen)
+    chosen = with_valid_examples(without_secrets(chosen))
     if mocks:
         chosen = chosen._replace(
             tools=[tool._replace(descriptor=with_mock(tool.descriptor)) for tool in chosen.tools]
@@ -174,7 +174,7 @@ def write_import(
         click.echo(json_text(report.document()))
     else:
         report.print(options)
-        if writes and report.has("written", "updated"):
+        if writes and report.has_changes():
             for line in after(plan):
                 click.echo(line)
     if options.check:
@@ -313,7 +313,12 @@ class _Report:
         self._writes = writes
 
     def has(self, *statuses: str) -> bool:
+        """Whether a tool has one of some statuses."""
         return any(file.status in statuses for file in self._plan.files)
+
+    def has_changes(self) -> bool:
+        """Whether a file is written."""
+        return any(file.text is not None for file in self._plan.files)
 
     def failed(self) -> bool:
         nothing = not self.has("written", "updated", "unchanged", "conflict", "deleted")
@@ -364,14 +369,15 @@ class _Report:
         if options.check:
             changed = "has changed" if self._plan.source_changed else "has not changed"
             click.echo(f"the source {changed} since the last import")
-        elif not self.has("written", "updated") and (not unchanged or self.failed()):
+        elif not self.has_changes() and (not unchanged or self.failed()):
             click.echo("nothing was written", err=True)
 
     def _print_file(self, file: PlannedFile) -> None:
-        line = _LINES.get(file.status) if self._writes else {**_LINES, **_WOULD}.get(file.status)
+        # What only the source changed is written although other parts are in conflict.
+        status = "updated" if file.text is not None and file.status == "conflict" else file.status
+        line = _LINES.get(status) if self._writes else {**_LINES, **_WOULD}.get(status)
         if line is not None:
-            told = file.status in ("written", "updated")
-            click.echo(escape_terminal(line.format(path=file.path, key=file.key)), err=not told)
+            click.echo(escape_terminal(line.format(path=file.path, key=file.key)), err=file.text is None)
         if file.moved_from is not None:
             click.echo(escape_terminal(f"{file.path} was {file.moved_from} at the last import"), err=True)
         if file.removes is not None:
@@ -384,7 +390,7 @@ class _Report:
                 escape_terminal(f"{file.path}: the changes of the source were not written: {file.problem}"),
                 err=True,
             )
-        if file.status in ("written", "updated"):
+        if file.text is not None:
             for problem in self._problems.get(file.key, ()):
                 click.echo(problem_text(problem._replace(source=str(file.path))), err=True)
 

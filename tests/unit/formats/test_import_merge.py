@@ -60,7 +60,7 @@ def leaves(value, pointer=""):
         yield pointer
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(sides())
 def test_laws(three):
     base, ours, theirs = three
@@ -90,7 +90,7 @@ def same(left, right):
     return left is right if ABSENT in (left, right) else json_equal(left, right)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(sides())
 def test_a_text_is_changed_to_the_merged_value_and_comments_stay(three):
     base, ours, theirs = three

@@ -188,7 +188,8 @@ class _Planner:
         source_changed = json.dumps(known.descriptor) != json.dumps(file.document)
         document = _object_named(path, text, known.descriptor.get("name"))
         if document is None:
-            why = "it does not contain the tool" if source_changed else ""
+            found = "contains no such tool" if _objects(path, text) else "has errors"
+            why = f"the file {found}; run `toolcrib validate`" if source_changed else ""
             return plan._replace(status="conflict" if why else "unchanged", problem=why)
         if text in self._texts(known.descriptor, path):
             return self._unedited(file, plan, known, usual, source_changed)

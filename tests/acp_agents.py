@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from acp_editors import check_message
-from toolcrib.acp import Agent, WireLine
+from toolcrib.acp import Agent, TurnResult, WireLine
+from toolcrib.provider import Segment, View
 
 SDK_AGENT = Path(__file__).with_name("acp_sdk_agent.py")
 
@@ -39,20 +40,34 @@ async def driving(*command: str, **options: Any) -> AsyncIterator[Any]:
     assert faults == []
 
 
-def texts(updates: list[Mapping[str, Any]]) -> list[str]:
-    """The texts of messages and of the content of calls, in order."""
-    found = []
-    for update in updates:
-        content = update.get("content")
-        for each in content if isinstance(content, list) else [content]:
-            inner = each.get("content", each) if isinstance(each, dict) else {}
-            if isinstance(inner.get("text"), str):
-                found.append(inner["text"])
-    return found
+class Dialogue:
+    """The turns of an agent, seen through one view.
+
+    Attributes:
+        view: The view.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.view = View()
+
+    async def say(self, *parts: Any, **options: Any) -> tuple[tuple[Segment, ...], TurnResult]:
+        """Have a turn, and return its segments and its result."""
+        before = len(self.view.segments)
+        turn = self._agent.prompt(*parts, **options)
+        async for event in turn:
+            assert self.view.apply(event)
+            assert self.view.missing is None
+        assert turn.result is not None
+        return self.view.segments[before:], turn.result
 
 
-def ends(updates: list[Mapping[str, Any]]) -> dict[str, str]:
-    """The last status of each call."""
-    return {
-        each["toolCallId"]: each["status"] for each in updates if "toolCallId" in each and "status" in each
-    }
+def text_of(segments: Sequence[Segment]) -> str:
+    """The text of the agent."""
+    return "".join(segment.text for segment in segments if segment.kind == "text")
+
+
+def ends(segments: Sequence[Segment]) -> dict[str, tuple[str, str, str]]:
+    """ID of each call -> its last status, its outcome and its text."""
+    calls = [segment for segment in segments if segment.kind == "call"]
+    return {segment.id: (segment.status, segment.outcome, segment.text) for segment in calls}

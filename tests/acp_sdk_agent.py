@@ -99,9 +99,10 @@ class SdkAgent:
         ended = await self.client.wait_for_terminal_exit(session_id=session, terminal_id=terminal)
         output = await self.client.terminal_output(session_id=session, terminal_id=terminal)
         await self.client.release_terminal(session_id=session, terminal_id=terminal)
-        shown = {"code": ended.exit_code, "signal": ended.signal, "output": output.output}
+        how = f"signal {ended.signal}" if ended.exit_code is None else f"exit {ended.exit_code}"
         status = "completed" if ended.exit_code == 0 else "failed"
-        await self.client.session_update(session, update_tool_call(id_, status=status, raw_output=shown))
+        shown = [tool_content(text_block(f"{output.output}{how}"))]
+        await self.client.session_update(session, update_tool_call(id_, status=status, content=shown))
 
     async def do_hang(self, session: str, _rest: str) -> str:
         id_ = self._id()

@@ -4,7 +4,7 @@ This package imports `serve` and the packages below it. The extra `acp` is impor
 """
 
 from toolcrib.acp.agent import Agent, AgentFailure, Turn, TurnResult
-from toolcrib.acp.agent_process import Observer, Report, WireLine
+from toolcrib.acp.agent_process import Observer, WireLine
 from toolcrib.acp.permissions import Ask, PermissionOption, PermissionQuestion, ReportedCall
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "Observer",
     "PermissionOption",
     "PermissionQuestion",
-    "Report",
     "ReportedCall",
     "Turn",
     "TurnResult",

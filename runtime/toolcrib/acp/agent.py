@@ -6,19 +6,22 @@ import asyncio
 import logging
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
-from toolcrib.acp.agent_process import AgentProcess, Observer, Report, WireLine, agent_command
+from toolcrib.acp.agent_process import AgentProcess, Observer, WireLine, agent_command
 from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.core.errors import ConfigurationError, Problem, ToolcribError
 from toolcrib.core.model import JSON, NOTHING, Content
 from toolcrib.engine import engine_of
-from toolcrib.provider import Stop
+from toolcrib.provider import Event
+from toolcrib.schema.validation.violations import shorten
 from toolcrib.security.path_access import EVERYWHERE
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
+from toolcrib.serve.acp.connection_timeline import ConnectionTimeline, SessionEvent, Side
+from toolcrib.serve.acp.session_timeline import STOP_REASONS
 
 if TYPE_CHECKING:
     from toolcrib.acp.client_methods import ClientMethods
@@ -34,17 +37,10 @@ START_TIMEOUT: Final = 60.0
 CANCEL_TIMEOUT: Final = 10.0
 """Seconds in which an agent must end a cancelled turn; then its process is ended."""
 
-STOPS: Final[Mapping[str, Stop]] = {
-    "end_turn": Stop.ANSWERED,
-    "max_tokens": Stop.LENGTH,
-    "max_turn_requests": Stop.MAX_ROUNDS,
-    "refusal": Stop.REFUSED,
-    "cancelled": Stop.CANCELLED,
-}
-"""Stop reason in the protocol -> reason why a turn ended."""
-
 MOST_PROBLEMS: Final = 1000
 """Number of problems that an agent keeps; older ones are dropped."""
+
+_STOP_OF_FAILURE: Final[Mapping[str, str]] = {"agent_ended": "lost", "agent_timeout": "timeout"}
 
 _log = logging.getLogger("toolcrib")
 
@@ -59,20 +55,26 @@ class TurnResult(NamedTuple):
     """How a turn of an agent ended.
 
     Attributes:
-        stop: The reason; `provider_failed` if the agent failed.
+        stop: The reason: `end_turn`, `max_tokens`, `max_turn_requests`, `refusal` or `cancelled`, as in the protocol; `failed` if
+            the agent refused the prompt, `timeout` if the turn took too long, or `lost` if the agent died.
         failure: What failed, as `{code, message, hint}`; empty if nothing did.
         usage: Tokens that the agent reports: `{totalTokens, inputTokens, ...}`.
         session: ID of the session.
     """
 
-    stop: Stop
+    stop: str
     failure: Mapping[str, str] = NOTHING
     usage: Mapping[str, JSON] = NOTHING
     session: str = ""
 
+    @property
+    def ok(self) -> bool:
+        """Whether the agent has completed its answer."""
+        return self.stop == "end_turn"
+
 
 class Turn:
-    """One turn of an agent. Iterate over it for its updates; afterwards, `result` says how it ended.
+    """One turn of an agent. Iterate over it for its events; afterwards, `result` says how it ended.
 
     An iterator that is closed early cancels the turn; `contextlib.aclosing` closes it at once.
 
@@ -84,16 +86,21 @@ class Turn:
         self._agent = agent
         self._parts = parts
         self._timeout = timeout
-        self._news: asyncio.Queue[Any] = asyncio.Queue()
         self.result: TurnResult | None = None
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        """Run the turn, and yield what the agent reports."""
-        run = asyncio.create_task(self._agent._run(self, self._parts, self._timeout))  # noqa: SLF001 -- its other half
-        run.add_done_callback(lambda _task: self._news.put_nowait(None))
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Run the turn, and yield its events.
+
+        Raises:
+            ConfigurationError: Another turn is running, the agent does not accept a part of the prompt, or it cannot be
+                started again.
+        """
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        run = asyncio.create_task(self._agent._run(events.put_nowait, self._parts, self._timeout))  # noqa: SLF001 -- its other half
+        run.add_done_callback(lambda _task: events.put_nowait(None))
         try:
-            while (item := await self._news.get()) is not None:
-                yield item
+            while (event := await events.get()) is not None:
+                yield event
             self.result = run.result()
         finally:
             if not run.done():
@@ -144,7 +151,7 @@ class Agent:
         mode: str = "",
         login: str = "",
         observers: Sequence[Observer] = (),
-        report: Report | None = None,
+        report: Callable[[Problem], None] | None = None,
     ) -> None:
         """Configure an agent. Entering it starts it.
 
@@ -183,16 +190,17 @@ class Agent:
         self._writes, self._terminals = writes, terminals
         self._mode, self._login = mode, login
         self._observers = tuple(observers)
-        self._tell = report
+        self._report = report
         self._process: AgentProcess | None = None
         self._connection: AcpConnection | None = None
         self._methods: ClientMethods | None = None
-        self._turn: Turn | None = None
+        self._timeline = ConnectionTimeline()
+        self._numbers = _EventNumbers()
+        self._deliver: Callable[[Event], None] | None = None
         self._cancelled = asyncio.Event()
-        self._opening = False
-        self._replayed: list[Any] | None = None
-        self._early: list[tuple[str, dict[str, Any]]] = []
-        self._between: list[Any] = []
+        self._opening = self._skips = False
+        self._early: list[SessionEvent] = []
+        self._between: list[Event] = []
         self.session = ""
         self.info: Mapping[str, JSON] = NOTHING
         self.capabilities: Mapping[str, Any] = NOTHING
@@ -216,8 +224,7 @@ class Agent:
 
     async def aclose(self) -> None:
         """Cancel the turn, and end the agent with everything that it has started."""
-        if self._turn is not None:
-            await self.cancel()
+        await self.cancel()
         await self._end()
 
     def prompt(self, *parts: str | Content, timeout: float | None = None) -> Turn:
@@ -231,105 +238,106 @@ class Agent:
 
     async def cancel(self) -> None:
         """Cancel the turn that runs, if any. An agent that does not end it within 10 s is ended."""
-        if self._turn is None or self._connection is None or self._cancelled.is_set():
+        if not self._is_running or self._connection is None or self._cancelled.is_set():
             return
         self._cancelled.set()
         with suppress(AgentFailure):
             await self._connection.cancel(self.session)
 
-    async def resume(self, session: str) -> list[Any]:
+    async def resume(self, session: str) -> list[Event]:
         """Continue an earlier session of the agent, in place of the current one.
 
         Args:
             session: ID of the session.
 
         Returns:
-            What the agent reports about the session so far; empty if it only continues it.
+            The events of the session so far; empty if the agent only continues it.
 
         Raises:
-            ConfigurationError: `unsupported`: the agent cannot continue sessions; or a turn is running.
+            ConfigurationError: The agent cannot continue sessions, or a turn is running.
             AgentFailure: The agent does not know the session, or fails.
         """
-        if self._turn is not None:
+        if self._is_running:
             raise _turn_runs()
-        self._replayed = []
+        history: list[Event] = []
+        self._deliver = history.append
         try:
             await self._open(session)
-            return self._replayed
         finally:
-            self._replayed = None
+            self._deliver = None
+        return history
 
     # A turn.
 
-    async def _run(self, turn: Turn, parts: Sequence[str | Content], timeout: float | None) -> TurnResult:
-        if self._turn is not None:
+    @property
+    def _is_running(self) -> bool:
+        return self._deliver is not None
+
+    async def _run(
+        self, deliver: Callable[[Event], None], parts: Sequence[str | Content], timeout: float | None
+    ) -> TurnResult:
+        if self._is_running:
             raise _turn_runs()
-        self._turn = turn
         self._cancelled = asyncio.Event()
+        self._deliver = deliver
         try:
-            try:
-                await self._revive()
-                blocks = [self._block(part) for part in parts]
-                while self._between:
-                    turn._news.put_nowait(self._between.pop(0))  # noqa: SLF001 -- its other half
-                told = await self._prompted(blocks, timeout)
-            except AgentFailure as error:
-                return self._failed(error)
-            return self._result(told)
+            await self._revive()
+            blocks = [self._block(part) for part in parts]
+            while self._between:
+                deliver(self._between.pop(0))
+            return self._result(await self._prompted(blocks, timeout))
+        except AgentFailure as error:
+            return await self._failed(error)
         finally:
             self._cancelled.set()
-            self._turn = None
+            self._deliver = None
 
     async def _prompted(self, blocks: list[dict[str, Any]], timeout: float | None) -> dict[str, Any]:
         """Send the prompt, and wait for its answer; a cancelled turn gets a little time to end."""
-        assert self._connection is not None  # noqa: S101 -- `_revive` has opened it
-        assert self._methods is not None  # noqa: S101 -- as above
-        self._methods.view.cancelled = self._cancelled
-        asked = asyncio.ensure_future(self._connection.prompt(self.session, blocks))
+        connection, methods = self._connection, self._methods
+        assert connection is not None and methods is not None  # noqa: PT018, S101 -- `_revive` has set both
+        methods.view.cancelled = self._cancelled
+        asked = asyncio.ensure_future(connection.prompt(self.session, blocks))
         stopped = asyncio.ensure_future(self._cancelled.wait())
         try:
             await asyncio.wait({asked, stopped}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                return asked.result()
+            is_late = not self._cancelled.is_set()
+            await self.cancel()
+            await asyncio.wait({asked}, timeout=CANCEL_TIMEOUT)
             if not asked.done():
-                late = not self._cancelled.is_set()
-                await self.cancel()
-                await asyncio.wait({asked}, timeout=CANCEL_TIMEOUT)
-                if not asked.done():
-                    self._problem(
-                        "not_cancelled",
-                        f"the agent did not end the cancelled turn within {CANCEL_TIMEOUT:g} s, and was ended",
-                    )
-                    await self._end()
-                    await asyncio.wait({asked})
-                if late:
-                    asked.exception()
-                    message = f"the turn did not end within {timeout:g} s, and was cancelled"
-                    raise AgentFailure(message, code="agent_timeout")
+                told = f"the agent did not end the cancelled turn within {CANCEL_TIMEOUT:g} s, and was ended"
+                self._problem("not_cancelled", told)
+                await self._end()
+                await asyncio.wait({asked})
+            if is_late:
+                asked.exception()
+                message = f"the turn did not end within {timeout:g} s, and was cancelled"
+                raise AgentFailure(message, code="agent_timeout")
             return asked.result()
         finally:
-            self._methods.view.cancelled = None
+            methods.view.cancelled = None
             asked.cancel()
             stopped.cancel()
             await asyncio.wait({asked, stopped})
 
     def _result(self, told: Mapping[str, Any]) -> TurnResult:
-        reason = told["stopReason"]
-        if reason not in STOPS:
-            message = f"the agent ended the turn with the unknown stop reason `{reason}`"
-            return self._failed(AgentFailure(message, code="invalid_response"))
-        usage = told.get("usage")
-        return TurnResult(
-            STOPS[reason], usage=usage if isinstance(usage, dict) else NOTHING, session=self.session
-        )
+        reason, usage = told["stopReason"], told.get("usage")
+        if reason not in STOP_REASONS:
+            message = f"the agent ended the turn with the unknown stop reason `{shorten(reason)}`"
+            raise AgentFailure(message, code="invalid_response")
+        return TurnResult(reason, usage=usage if isinstance(usage, dict) else NOTHING, session=self.session)
 
-    def _failed(self, error: AgentFailure) -> TurnResult:
+    async def _failed(self, error: AgentFailure) -> TurnResult:
+        stop = _STOP_OF_FAILURE.get(error.code, "failed")
+        if stop == "lost":
+            await self._end()
         # The user has cancelled the turn, and knows better than the agent why it ended.
-        stop = (
-            Stop.CANCELLED
-            if self._cancelled.is_set() and error.code != "agent_timeout"
-            else Stop.PROVIDER_FAILED
-        )
+        if self._cancelled.is_set() and stop != "timeout":
+            return TurnResult("cancelled", session=self.session)
         failure = {"code": error.code, "message": error.message, "hint": error.hint}
-        return TurnResult(stop, failure=failure, session=self.session)
+        return TurnResult(stop, failure, session=self.session)
 
     def _block(self, part: str | Content) -> dict[str, Any]:
         if isinstance(part, str):
@@ -349,17 +357,18 @@ class Agent:
         """Start an agent that has ended once more, with its session if it can continue it."""
         if self._process is not None and not self._process.ended:
             return
-        session, self._replayed = self.session, []
+        session = self.session
+        if not session or not self._continues():
+            await self._open("")
+            if session:
+                self._problem("session_lost", "the agent was started again, and has forgotten the session")
+            return
+        # What the agent repeats was delivered before it ended.
+        self._skips = True
         try:
-            if session and self._continues():
-                await self._open(session)
-                return
+            await self._open(session)
         finally:
-            # What the agent repeats was reported before it ended.
-            self._replayed = None
-        await self._open("")
-        if session:
-            self._problem("session_lost", "the agent was started again, and has forgotten the session")
+            self._skips = False
 
     def _continues(self) -> str:
         """The method that continues a session: `resume`, `load`, or empty for none."""
@@ -379,14 +388,13 @@ class Agent:
                 await self._start()
             await self._open_session(session)
         except BaseException:
-            if self._turn is None:
-                await self._end()
+            await self._end()
             raise
         finally:
             self._opening = False
-        early, self._early = self._early, []
-        for id_, update in early:
-            self._update(id_, update)
+            early, self._early = self._early, []
+        for event in early:
+            self._event(event)
 
     async def _start(self) -> None:
         with imports_of_extra("acp", cannot="drive an agent", doing="driving an agent"):
@@ -406,21 +414,21 @@ class Agent:
             lambda path, writes: files.why_refused(path, "write" if writes else "read"),
         )
         offer = ClientOffer(writes=self._writes, terminals=self._terminals)
-        process = self._process = AgentProcess(self._command, self._seen, self._reported)
-        self._methods = ClientMethods(
+        process = AgentProcess(self._command, self._seen)
+        methods = self._methods = ClientMethods(
             offer,
             files,
             permissions,
             ask=self._ask,
             view=TurnView(),
-            asked=self._asked,
-            report=self._reported,
+            report=self._problem,
             cwd=self._roots[0],
         )
         await process.start()
-        connection = self._connection = AcpConnection(
-            process, self._methods.handle, self._update, self._reported
-        )
+        self._process = process
+        self._timeline = ConnectionTimeline()
+        self._numbers.begin()
+        connection = self._connection = AcpConnection(process, methods.handle)
         told = await self._in_time("initialize", connection.initialize(offer.capabilities(), "toolcrib"))
         if told["protocolVersion"] != connection.version:
             message = f"the agent speaks version {told['protocolVersion']} of the protocol, not {connection.version}"
@@ -478,49 +486,70 @@ class Agent:
             await methods.close()
         if process is not None:
             await process.end()
+            # What is still open never ends.
+            for event in self._timeline.ended():
+                self._event(event)
 
-    # What the agent sends.
+    # What passes the wire.
 
     def _seen(self, line: WireLine) -> None:
+        """Receive a line. Every line of both directions passes here, in order."""
         for observer in self._observers:
             observer(line)
-
-    def _update(self, session: str, update: dict[str, Any]) -> None:
-        """Receive an update. Every `session/update` passes here, in order."""
-        if session != self.session:
-            if self._opening:
-                # It may arrive before the answer with the ID of the session is read.
-                self._early.append((session, update))
-            else:
-                self._problem(
-                    "unknown_session", f"the agent sent an update of the unknown session `{session}`"
-                )
-            return
-        if self._methods is not None:
-            self._methods.view.follow(update)
-        self._deliver(update)
-
-    def _deliver(self, item: Any) -> None:
-        if self._replayed is not None:
-            self._replayed.append(item)
-        elif self._turn is not None:
-            self._turn._news.put_nowait(item)  # noqa: SLF001 -- its other half
+        sender: Side = "agent" if line.direction == "in" else "client"
+        if line.fault:
+            events = self._timeline.invalid_line(sender, line.number, line.fault)
         else:
-            self._between.append(item)
+            if sender == "agent" and self._methods is not None:
+                self._methods.view.follow(line.message)
+            events = self._timeline.message(sender, line.message, line=line.number)
+        for event in events:
+            self._event(event)
 
-    def _asked(self, call: dict[str, Any]) -> None:
-        """Receive the call of a question, which is an update of it."""
-        self._deliver({"sessionUpdate": "tool_call_update", **call})
+    def _event(self, told: SessionEvent) -> None:
+        if told.session not in {"", self.session} and self._opening:
+            # It may arrive before the answer with the ID of the session is read.
+            self._early.append(told)
+            return
+        if self._skips:
+            self._numbers.skip(told.event)
+            return
+        event = self._numbers.of(told.event)
+        if event.type == "violation":
+            self._problem(str((event.details or {}).get("code", "")), event.text)
+        (self._deliver or self._between.append)(event)
 
     def _problem(self, code: str, message: str) -> None:
-        self._reported(Problem(code=code, message=message, severity="warning", source=self._command.name))
-
-    def _reported(self, problem: Problem) -> None:
+        problem = Problem(code=code, message=message, severity="warning", source=self._command.name)
         self.problems.append(problem)
-        if self._tell is None:
+        if self._report is None:
             _log.warning("%s", problem)
         else:
-            self._tell(problem)
+            self._report(problem)
+
+
+class _EventNumbers:
+    """Numbers the events of several timelines like those of one: an agent that is started again begins a new one."""
+
+    def __init__(self) -> None:
+        self._last = self._segments = self._base = 0
+
+    def begin(self) -> None:
+        """Another timeline begins."""
+        self._base = self._segments
+
+    def skip(self, event: Event) -> None:
+        """Leave an event out: it was numbered when an earlier timeline had it."""
+        self._base = min(self._base, self._segments - event.segment)
+
+    def of(self, event: Event) -> Event:
+        """The event with its number."""
+        self._last += 1
+        if not event.segment:
+            return event._replace(seq=self._last)
+        segment = self._base + event.segment
+        self._segments = max(self._segments, segment)
+        return event._replace(seq=self._last, segment=segment)
 
 
 def _turn_runs() -> ConfigurationError:

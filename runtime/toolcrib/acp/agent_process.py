@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from toolcrib.core.child_process import ChildProcess, inherited_environment
-from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
+from toolcrib.core.errors import ConfigurationError, did_you_mean
 from toolcrib.core.message_splitter import MessageSplitter, OversizedMessage
 from toolcrib.core.model import JSON
 from toolcrib.core.text import compact, decode_json, format_size
+from toolcrib.schema.validation.violations import shorten
 
 LONGEST_LINE: Final = 64 << 20
 """Maximum length of a line of an agent in bytes."""
@@ -56,9 +57,6 @@ class WireLine(NamedTuple):
 
 Observer: TypeAlias = Callable[[WireLine], None]
 """Sees every line of the protocol; must not block."""
-
-Report: TypeAlias = Callable[[Problem], None]
-"""Receives what an agent did wrong and was survived."""
 
 
 class AgentCommand(NamedTuple):
@@ -144,16 +142,14 @@ class AgentProcess:
     Args:
         command: How it is started.
         observe: Sees every line.
-        report: Receives problems.
 
     Attributes:
         ended: How it ended, such as `exited with code 3`; empty while it runs.
     """
 
-    def __init__(self, command: AgentCommand, observe: Observer, report: Report) -> None:
+    def __init__(self, command: AgentCommand, observe: Observer) -> None:
         self._command = command
         self._observe = observe
-        self._report = report
         self._child = ChildProcess(self._heard, self._silent)
         self._lines = MessageSplitter(_LINE_END, lambda _head: LONGEST_LINE)
         self._inbox: deque[bytes | OversizedMessage] = deque()
@@ -181,6 +177,12 @@ class AgentProcess:
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise _no_start(f"`{program}`: {why}", "try the command in a shell") from None
+
+    async def gone(self) -> None:
+        """Wait until it has ended, at most a moment longer than it needs to exit."""
+        if not self.ended:
+            await self._child.gone(_LAST_WORDS)
+            self._over("does not read any more")
 
     def last_words(self) -> str:
         """The end of its stderr."""
@@ -243,7 +245,7 @@ class AgentProcess:
 
     def _read(self, line: bytes | OversizedMessage) -> dict[str, Any] | None:
         if isinstance(line, OversizedMessage):
-            self._refuse(line.head, f"the line is longer than {format_size(line.limit)}", "oversized_line")
+            self._refuse(line.head, f"it is longer than {format_size(line.limit)}")
             return None
         data = line.strip()
         if not data:
@@ -251,29 +253,16 @@ class AgentProcess:
         try:
             message = decode_json(data)
         except (ValueError, RecursionError) as error:
-            shown = json.dumps(data[:_SHOWN].decode("utf-8", "replace"), ensure_ascii=False)
-            self._refuse(data, f"the line is not a JSON message ({error}): {shown}", "invalid_line")
+            self._refuse(data, f"{error}: {_shown(data)}")
             return None
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            shown = json.dumps(data[:_SHOWN].decode("utf-8", "replace"), ensure_ascii=False)
-            self._refuse(data, f"the line is not a message of JSON-RPC 2.0: {shown}", "invalid_line")
+            self._refuse(data, f"it is not an object of JSON-RPC 2.0: {_shown(data)}")
             return None
         self._observe(WireLine("in", self._received, data, message))
         return message
 
-    def _refuse(self, data: bytes, why: str, code: str) -> None:
+    def _refuse(self, data: bytes, why: str) -> None:
         self._observe(WireLine("in", self._received, data, fault=why))
-        place = f"stdout of the agent {self._command.name}"
-        self._report(
-            Problem(
-                code=code,
-                message=why,
-                hint="an agent may write only messages to its stdout, and anything else to its stderr",
-                severity="warning",
-                source=place,
-                line=self._received,
-            )
-        )
 
     # The callbacks of the process.
 
@@ -315,6 +304,10 @@ class AgentProcess:
         if not self.ended:
             self.ended = how
             self._news.set()
+
+
+def _shown(data: bytes) -> str:
+    return f"`{shorten(data.decode('utf-8', 'replace'), _SHOWN)}`"
 
 
 def _length(line: bytes | OversizedMessage) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from acp.exceptions import RequestError
@@ -22,7 +22,6 @@ from acp.schema import (
 )
 from pydantic import BaseModel, ValidationError
 
-from toolcrib.acp.agent_process import Report
 from toolcrib.acp.files import AgentFiles
 from toolcrib.acp.permissions import (
     Ask,
@@ -34,7 +33,7 @@ from toolcrib.acp.permissions import (
     parse_options,
 )
 from toolcrib.acp.terminals import AgentTerminals
-from toolcrib.core.errors import Problem, did_you_mean
+from toolcrib.core.errors import did_you_mean
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.serve.acp.connection import (
     INTERNAL_ERROR,
@@ -82,8 +81,12 @@ class TurnView:
         self.calls: dict[str, ReportedCall] = {}
         self.cancelled: asyncio.Event | None = None
 
-    def follow(self, update: Mapping[str, Any]) -> None:
-        """Remember what an update says about a call."""
+    def follow(self, message: Any) -> None:
+        """Remember what a message of the agent says about a call."""
+        params = message.get("params") if message.get("method") == CLIENT_METHODS["session_update"] else None
+        update = params.get("update") if isinstance(params, dict) else None
+        if not isinstance(update, dict):
+            return
         id_ = update.get("toolCallId")
         if update.get("sessionUpdate") in {"tool_call", "tool_call_update"} and isinstance(id_, str):
             self.calls[id_] = self.calls.get(id_, ReportedCall(id_)).updated(update)
@@ -98,8 +101,7 @@ class ClientMethods:
         permissions: Decides about calls.
         ask: Asks a person; None if nobody can be asked.
         view: The session and its turn.
-        asked: Called with the call, as it is on the wire, before its permission is decided.
-        report: Receives problems.
+        report: Receives the code and the message of what the agent did wrong.
         cwd: Working directory of commands.
     """
 
@@ -111,15 +113,13 @@ class ClientMethods:
         *,
         ask: Ask | None,
         view: TurnView,
-        asked: Callable[[dict[str, Any]], None],
-        report: Report,
+        report: Callable[[str, str], None],
         cwd: str,
     ) -> None:
         self._files = files
         self._permissions = permissions
         self._ask = ask
         self.view = view
-        self._asked = asked
         self._report = report
         self._cwd = cwd
         self.terminals = AgentTerminals(files)
@@ -177,14 +177,7 @@ class ClientMethods:
     def _check_session(self, session: Any) -> None:
         if session != self.view.session:
             shown = shorten(str(session))
-            self._report(
-                Problem(
-                    code="unknown_session",
-                    message=f"the agent sent a request of the unknown session `{shown}`",
-                    severity="warning",
-                    source="the agent",
-                )
-            )
+            self._problem("unknown_session", f"the agent sent a request of the unknown session `{shown}`")
             raise RequestError(NOT_FOUND, f"unknown session `{shown}`")
 
     # Files.
@@ -255,7 +248,6 @@ class ClientMethods:
                 "stray_permission", f"the agent asks about the call `{shorten(id_)}` while no turn runs"
             )
             return {"outcome": {"outcome": "cancelled"}}
-        self._asked(told)
         call = self.view.calls[id_] = self.view.calls.get(id_, ReportedCall(id_)).updated(told)
         # The protocol: a client answers `cancelled` to every open question of a cancelled turn, and to no other.
         deciding = asyncio.ensure_future(self._decide(call, options))
@@ -297,4 +289,4 @@ class ClientMethods:
         return option, why
 
     def _problem(self, code: str, message: str) -> None:
-        self._report(Problem(code=code, message=message, severity="warning", source="the agent"))
+        self._report(code, message)

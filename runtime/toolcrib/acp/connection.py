@@ -1,15 +1,14 @@
-"""The connection to an agent: the requests that a client makes, and the way of the agent's requests and updates.
+"""The connection to an agent: the requests that a client makes, and the way of the agent's requests to their handler.
 
-The SDK numbers requests and matches their responses. Updates of sessions do not pass through it: it would handle each in a
-task of its own, and `AcpConnection.update` has to see them in order.
+The SDK numbers requests, matches their answers, and runs the handler.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from acp import PROTOCOL_VERSION
 from acp.connection import Connection, MethodHandler
@@ -35,17 +34,12 @@ from pydantic import BaseModel, ValidationError
 
 from toolcrib import __version__
 from toolcrib.acp.agent import AgentFailure
-from toolcrib.acp.agent_process import AgentProcess, Report
-from toolcrib.core.errors import Problem
+from toolcrib.acp.agent_process import AgentProcess
 from toolcrib.core.model import JSON
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.serve.acp.connection import as_json
 
 AUTH_REQUIRED: Final = -32000
-
-Update: TypeAlias = Callable[[str, dict[str, Any]], None]
-"""Receives the session and the update of each `session/update`, in order."""
-
 
 _EARLIER: Final[Mapping[str, tuple[Any, type[BaseModel]]]] = {
     "load": (LoadSessionRequest, LoadSessionResponse),
@@ -53,18 +47,19 @@ _EARLIER: Final[Mapping[str, tuple[Any, type[BaseModel]]]] = {
 }
 
 
-class _Incoming:
-    """A transport of the SDK's connection: keeps updates, and responses to no request, away from it."""
+class _Transport:
+    """A transport of the SDK's connection, which never sees updates of sessions and answers to no request.
 
-    def __init__(self, process: AgentProcess, update: Update, report: Report) -> None:
+    The connection would handle each update in a task of its own; the lines of the process are seen in order.
+    """
+
+    def __init__(self, process: AgentProcess) -> None:
         self._process = process
-        self._update = update
-        self._report = report
         self._requests: set[JSON] = set()
 
     async def send(self, message: dict[str, Any]) -> None:
-        if "method" in message and "id" in message:
-            self._requests.add(message["id"])
+        if "method" in message:
+            self._requests.add(message.get("id"))
             await self._process.send(message)
             return
         # The agent may end while its request is answered.
@@ -73,45 +68,16 @@ class _Incoming:
 
     async def receive(self) -> dict[str, Any] | None:
         while (message := await self._process.receive()) is not None:
-            if "method" not in message:
-                number = message.get("id")
-                if isinstance(number, str | int) and number in self._requests:
-                    self._requests.discard(number)
-                    return message
-                self._refuse(
-                    "unknown_response", f"the agent sent a response to no request: {_shown(message)}"
-                )
-            elif not isinstance(message["method"], str):
-                self._refuse(
-                    "invalid_request", f"the agent sent a request without a method: {_shown(message)}"
-                )
-            elif message["method"] == CLIENT_METHODS["session_update"] and "id" not in message:
-                self._updated(message.get("params"))
-            else:
+            method, number = message.get("method"), message.get("id")
+            if method is None and isinstance(number, str | int) and number in self._requests:
+                self._requests.discard(number)
+                return message
+            if isinstance(method, str) and method != CLIENT_METHODS["session_update"]:
                 return message
         return None
 
     async def close(self) -> None:
         await self._process.close()
-
-    def _updated(self, params: Any) -> None:
-        if (
-            isinstance(params, dict)
-            and isinstance(params.get("sessionId"), str)
-            and isinstance(params.get("update"), dict)
-        ):
-            self._update(params["sessionId"], params["update"])
-        else:
-            self._refuse(
-                "invalid_update", f"an update of the agent has no session or no content: {_shown(params)}"
-            )
-
-    def _refuse(self, code: str, message: str) -> None:
-        self._report(Problem(code=code, message=message, severity="warning", source="the agent"))
-
-
-def _shown(value: Any) -> str:
-    return f"`{shorten(str(value))}`"
 
 
 class AcpConnection:
@@ -122,13 +88,11 @@ class AcpConnection:
     Args:
         process: The agent.
         handle: Answers the agent's requests.
-        update: Receives its updates.
-        report: Receives problems.
     """
 
-    def __init__(self, process: AgentProcess, handle: MethodHandler, update: Update, report: Report) -> None:
+    def __init__(self, process: AgentProcess, handle: MethodHandler) -> None:
         self._process = process
-        transport: Any = _Incoming(process, update, report)
+        transport: Any = _Transport(process)
         self._connection = Connection(handle, transport, listening=False)
         self._listening = asyncio.create_task(self._connection.main_loop())
 
@@ -193,7 +157,7 @@ class AcpConnection:
         try:
             await self._connection.send_notification(AGENT_METHODS["session_cancel"], as_json(request))
         except ConnectionError:
-            raise self._gone() from None
+            raise await self._gone() from None
 
     async def _send(self, method: str, request: BaseModel) -> Any:
         try:
@@ -201,7 +165,7 @@ class AcpConnection:
         except RequestError as error:
             raise _refusal(AGENT_METHODS[method], error) from None
         except ConnectionError:
-            raise self._gone() from None
+            raise await self._gone() from None
 
     async def _request(self, method: str, request: BaseModel, kind: type[BaseModel]) -> dict[str, Any]:
         told = await self._send(method, request)
@@ -213,8 +177,9 @@ class AcpConnection:
             where = ".".join(map(str, fault["loc"]))
             raise _invalid(method, where, str(fault["msg"])) from None
 
-    def _gone(self) -> AgentFailure:
-        how = self._process.ended or "does not read any more"
+    async def _gone(self) -> AgentFailure:
+        await self._process.gone()
+        how = self._process.ended
         words = self._process.last_words()
         said = f"; its last output on stderr:\n{words[-2000:]}" if words else ""
         return AgentFailure(

@@ -6,8 +6,10 @@ The text of the prompt selects what the agent does.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
+from contextlib import AsyncExitStack
 from typing import Any
 
 from acp import (
@@ -26,7 +28,14 @@ from acp.helpers import (
     update_agent_message_text,
     update_tool_call,
 )
-from acp.schema import AgentCapabilities, Implementation, PermissionOption, ToolCallLocation, ToolCallUpdate
+from acp.schema import (
+    AgentCapabilities,
+    Implementation,
+    McpCapabilities,
+    PermissionOption,
+    ToolCallLocation,
+    ToolCallUpdate,
+)
 
 OPTIONS = (
     ("once", "Allow once", "allow_once"),
@@ -49,11 +58,12 @@ class SdkAgent:
     async def initialize(self, protocol_version: int, **_rest: Any) -> InitializeResponse:
         return InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
-            agent_capabilities=AgentCapabilities(),
+            agent_capabilities=AgentCapabilities(mcp_capabilities=McpCapabilities(http="--http" in sys.argv)),
             agent_info=Implementation(name="sdk-agent", version="1"),
         )
 
-    async def new_session(self, cwd: str, **_rest: Any) -> NewSessionResponse:
+    async def new_session(self, cwd: str, mcp_servers: list[Any], **_rest: Any) -> NewSessionResponse:
+        self.servers = mcp_servers
         return NewSessionResponse(session_id=f"session-{os.getpid()}")
 
     async def cancel(self, session_id: str, **_rest: Any) -> None:
@@ -103,6 +113,38 @@ class SdkAgent:
         status = "completed" if ended.exit_code == 0 else "failed"
         shown = [tool_content(text_block(f"{output.output}{how}"))]
         await self.client.session_update(session, update_tool_call(id_, status=status, content=shown))
+
+    async def do_use(self, session: str, rest: str) -> None:
+        """Call a tool of the first MCP server, with the official SDK of MCP."""
+        import httpx2  # slow to import, and most scenes do without
+        from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+
+        name, _, arguments = rest.partition(" ")
+        id_ = self._id()
+        say = self.client.session_update
+        await say(session, start_tool_call(id_, name, status="in_progress"))
+        async with AsyncExitStack() as stack:
+            offered = self.servers[0]
+            if hasattr(offered, "url"):
+                headers = {each.name: each.value for each in offered.headers}
+                http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers))
+                opened: Any = streamable_http_client(offered.url, http_client=http)
+            else:
+                opened = stdio_client(StdioServerParameters(command=offered.command, args=offered.args))
+            read, write, *_more = await stack.enter_async_context(opened)
+            tools = await stack.enter_async_context(ClientSession(read, write))
+            await tools.initialize()
+            names = sorted(tool.name for tool in (await tools.list_tools()).tools)
+            await say(session, update_agent_message_text(" ".join(names)))
+            try:
+                result = await tools.call_tool(name, json.loads(arguments or "{}"))
+            except MCPError as error:
+                text, failed = str(error), True
+            else:
+                text, failed = result.content[0].text, result.is_error
+        status = "failed" if failed else "completed"
+        await say(session, update_tool_call(id_, status=status, content=[tool_content(text_block(text))]))
 
     async def do_hang(self, session: str, _rest: str) -> str:
         id_ = self._id()

@@ -5,7 +5,23 @@ Every message that the client sends in these tests is checked against the offici
 
 from __future__ import annotations
 
-from acp_agents import Dialogue, driving, ends, text_of
+import sys
+
+import pytest
+
+from acp_agents import SDK_AGENT, Dialogue, driving, ends, text_of
+from in_memory import runtime_of
+from toolcrib import ToolPolicy
+
+TOOLS = """
+name: get_order
+input_schema: {type: object, properties: {id: {type: string}}}
+mock: {result: {status: paid}}
+---
+name: refund_order
+input_schema: {type: object}
+mock: {result: refunded}
+"""
 
 
 async def test_a_turn_delivers_text_and_calls_in_order(tmp_path):
@@ -72,3 +88,21 @@ async def test_an_agent_that_dies_is_started_again(tmp_path):
         assert (text_of(segments), result.stop) == ("On it. back", "end_turn")
         assert agent.session != first
     assert [problem.code for problem in agent.problems] == ["session_lost"]
+
+
+@pytest.mark.parametrize("option", ["", "--http"])
+async def test_the_agent_uses_the_tools_of_the_runtime(option, tmp_path):
+    command = [sys.executable, str(SDK_AGENT), *filter(None, [option])]
+    policy = ToolPolicy(deny=("refund_*",))
+    async with runtime_of(TOOLS, clock=None) as runtime:
+        calls = []
+        runtime.observe(calls.append)
+        async with driving(*command, runtime=runtime, roots=[tmp_path], policy=policy) as agent:
+            dialogue = Dialogue(agent)
+            segments, _result = await dialogue.say('use get_order {"id": "7"}')
+            assert text_of(segments) == "On it. get_order"
+            assert ends(segments) == {"call_1": ("completed", "ok", '{"status":"paid"}')}
+            segments, _result = await dialogue.say("use refund_order")
+            assert ends(segments)["call_2"][:2] == ("failed", "tool_error")
+    # The calls were made in this runtime; the agent is their user.
+    assert [(each.call.tool.name, each.call.context.user) for each in calls if hasattr(each, "call")]

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from toolcrib.acp.agent_process import AgentProcess, Observer, WireLine, agent_command
+from toolcrib.acp.tool_offer import ToolOffer
 from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.core.errors import ConfigurationError, Problem, ToolcribError
 from toolcrib.core.model import JSON, NOTHING, Content
@@ -22,6 +23,7 @@ from toolcrib.security.path_access import EVERYWHERE
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
 from toolcrib.serve.acp.connection_timeline import ConnectionTimeline, SessionEvent, Side
 from toolcrib.serve.acp.session_timeline import STOP_REASONS
+from toolcrib.serve.mcp.options import Options
 
 if TYPE_CHECKING:
     from toolcrib.acp.client_methods import ClientMethods
@@ -196,6 +198,7 @@ class Agent:
         self._methods: ClientMethods | None = None
         self._timeline = ConnectionTimeline()
         self._numbers = _EventNumbers()
+        self._offer: ToolOffer | None = None
         self._deliver: Callable[[Event], None] | None = None
         self._cancelled = asyncio.Event()
         self._opening = self._skips = False
@@ -226,6 +229,9 @@ class Agent:
         """Cancel the turn, and end the agent with everything that it has started."""
         await self.cancel()
         await self._end()
+        if self._offer is not None:
+            await self._offer.close()
+            self._offer = None
 
     def prompt(self, *parts: str | Content, timeout: float | None = None) -> Turn:
         """A turn: the agent answers a message of the user.
@@ -462,8 +468,15 @@ class Agent:
             await self._in_time("session/set_mode", connection.set_mode(self.session, self._mode))
 
     async def _offered(self) -> list[Any]:
-        """The MCP servers that the agent may use."""
-        return []
+        """The MCP servers that the agent may use: the tools of the runtime."""
+        if self._runtime is None:
+            return []
+        if self._offer is None:
+            self._offer = ToolOffer(
+                self._runtime, Options(watch=False, policy=self._policy), self._command.name
+            )
+        can_http = bool((self.capabilities.get("mcpCapabilities") or {}).get("http"))
+        return [await self._offer.entry(http=can_http)]
 
     async def _in_time(self, method: str, work: Awaitable[T]) -> T:
         try:

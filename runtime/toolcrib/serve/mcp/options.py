@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy, allows
 from toolcrib.serve.http_common.listen_address import DRAIN
 
 PAGE_TOOLS: Final = 2000
@@ -36,6 +37,7 @@ class Options(NamedTuple):
         open_sessions: Maximum number of such sessions.
         open_sessions_each: Maximum number of such sessions of one token, or of all clients without a token.
         compat: Whose clients are served besides those of MCP; empty for no others.
+        policy: `allow` and `deny` of it limit the tools that are served. Its other keys have no effect.
     """
 
     toolset: str = ""
@@ -48,3 +50,8 @@ class Options(NamedTuple):
     open_sessions: int = 10_000
     open_sessions_each: int = 1_000
     compat: Compat = ""
+    policy: ToolPolicy = NO_POLICY
+
+    def offers(self, name: str) -> bool:
+        """Whether a tool is served."""
+        return self.policy is NO_POLICY or allows(self.policy, name)

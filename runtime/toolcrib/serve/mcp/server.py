@@ -295,6 +295,8 @@ class ToolServer:
                 listing = self._listing(ctx)
                 name = listing.named.get(params.name)
         name = name or params.name
+        if not self._options.offers(name):
+            raise _unknown(params.name, listing)
         modern = _is_modern(ctx)
         answered = (
             self._inputs.answered(params, _principal_of(ctx), name)

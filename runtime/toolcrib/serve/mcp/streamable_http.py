@@ -416,7 +416,13 @@ def _with_length(start: Message, length: int) -> Message:
 
 
 async def serve_http(
-    runtime: Runtime, options: Options, address: ListenAddress, say: Say, shutdown: Shutdown
+    runtime: Runtime,
+    options: Options,
+    address: ListenAddress,
+    say: Say,
+    shutdown: Shutdown,
+    *,
+    listening: Callable[[str], None] = lambda _url: None,
 ) -> None:
     """Serve until a signal arrives, and let calls in flight finish.
 
@@ -426,6 +432,7 @@ async def serve_http(
         address: Where to listen, and which clients may call.
         say: Prints a line for the user: the address, reloads, warnings.
         shutdown: The requests to stop.
+        listening: Called with the URL once clients can connect.
 
     Raises:
         ConfigurationError: The address cannot be listened on or needs a (longer) token, the certificate is unusable, or a
@@ -448,6 +455,7 @@ async def serve_http(
         # Clients share a session though they may belong to different people.
         shared = [_SHARED] if options.sessions == "principal" and not address.tokens else []
         say(opening_line(runtime, options.toolset, f"at {bound.url(PATH)}", *shared))
+        listening(bound.url(PATH))
         for warning in (*bound.warnings, *app.warnings()):
             say(warning)
         await shutdown.asked.wait()

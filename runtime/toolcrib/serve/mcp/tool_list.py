@@ -70,7 +70,8 @@ class ToolListing:
         """
         self.registry = registry
         self._options = options
-        self.names = [card.name for card in registry.query(toolset=toolset or None)]
+        cards = registry.query(toolset=toolset or None)
+        self.names = [card.name for card in cards if options.offers(card.name)]
         self.by_handle: frozenset[str] = frozenset()
         self.conflicts: dict[str, Conflict] = {}
         self._added: dict[str, Descriptor] = {}

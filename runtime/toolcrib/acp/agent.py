@@ -143,6 +143,7 @@ class Agent:
         command: Sequence[str],
         *,
         runtime: Runtime | None = None,
+        tools: bool = True,
         roots: Sequence[str | os.PathLike[str]] = (),
         env: Mapping[str, str] = NOTHING,
         policy: ToolPolicy = NO_POLICY,
@@ -159,7 +160,8 @@ class Agent:
 
         Args:
             command: Its program and arguments.
-            runtime: The tools that it may use; already entered. None for none.
+            runtime: The runtime whose tools it may use and whose rules of access apply; already entered.
+            tools: Whether it may use the tools of the runtime.
             roots: The folders whose files and commands it may use; the first is its working directory (default: ours).
             env: Its environment variables, in addition to `PATH`, `HOME` and a few others.
             policy: Which calls are allowed, denied or asked about: `allow`, `deny` and `ask`. Other keys are refused.
@@ -185,7 +187,7 @@ class Agent:
                 )
         self._command = agent_command(command, folders[0], env)
         self._roots = folders
-        self._runtime = runtime
+        self._runtime, self._tools = runtime, tools
         self._policy = policy
         self._approved = tuple(approved)
         self._ask = ask
@@ -469,7 +471,7 @@ class Agent:
 
     async def _offered(self) -> list[Any]:
         """The MCP servers that the agent may use: the tools of the runtime."""
-        if self._runtime is None:
+        if self._runtime is None or not self._tools:
             return []
         if self._offer is None:
             self._offer = ToolOffer(

@@ -424,17 +424,31 @@ def policy_of(options: ChatOptions, prompt: Prompt | None, script: Script | None
     own = prompt.policy if prompt is not None else script.policy if script is not None else NO_POLICY
     if options.policy_file is None:
         return own
-    documents, problems = read_documents(options.policy_file, options.policy_file)
+    policy, keys = _read_policy(options.policy_file)
+    # A missing `allow` means "all tools". In a file that only adds limits, this would widen what the prompt
+    # allows.
+    return policy if "allow" in keys else replace(policy, allow=own.allow)
+
+
+def read_policy(file: str) -> ToolPolicy:
+    """The policy in a file.
+
+    Raises:
+        DocumentError: The file is not a policy.
+    """
+    return _read_policy(file)[0]
+
+
+def _read_policy(file: str) -> tuple[ToolPolicy, frozenset[str]]:
+    """The policy in a file, and its keys."""
+    documents, problems = read_documents(file, file)
     found: list[Problem] = []
     policy = parse_policy(documents[0].value, "", found) if documents else NO_POLICY
     problems = [*problems, *(documents[0].place(each) for each in found)]
     if any(problem.severity == "error" for problem in problems):
         raise DocumentError(problems)
     written = documents[0].value if documents else None
-    # A missing `allow` means "all tools". In a file that only adds limits, this would widen what the prompt
-    # allows.
-    keeps = isinstance(written, dict) and "allow" not in written
-    return replace(policy, allow=own.allow) if keeps else policy
+    return policy, frozenset(written if isinstance(written, dict) else ())
 
 
 def is_piped() -> bool:

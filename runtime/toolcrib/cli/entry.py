@@ -68,6 +68,9 @@ VERBS: Mapping[str, Verb] = {
     "cost": Verb("cost", "Count the tokens that the tool declarations use."),
     "run": Verb("run", "Run the scenarios and the examples of descriptors."),
     "chat": Verb("chat", "Chat with a model that uses the tools."),
+    "agent": Verb(
+        "agent", "Run agents of other makers over ACP, with the tools and the rules of this project."
+    ),
     "replay": Verb("replay", "Replay recorded tasks, and compare results and changed rows."),
     "lock": Verb("lock", "Lock what MCP servers offer, and show what changed since."),
     "diff": Verb("diff", "Compare two sets of tools, and say what each change means."),

@@ -116,9 +116,9 @@ class SdkAgent:
 
     async def do_use(self, session: str, rest: str) -> None:
         """Call a tool of the first MCP server, with the official SDK of MCP."""
-        import httpx2  # slow to import, and most scenes do without
-        from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client
-        from mcp.client.streamable_http import streamable_http_client
+        import httpx2  # noqa: PLC0415 -- slow to import, and most prompts do without
+        from mcp import ClientSession, MCPError, StdioServerParameters, stdio_client  # noqa: PLC0415 -- as above
+        from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 -- as above
 
         name, _, arguments = rest.partition(" ")
         id_ = self._id()

@@ -10,6 +10,7 @@ from toolcrib.core.errors import ExpressionError
 from toolcrib.security.secrets import MissingSecret, UnusableSecret
 
 OUTSIDE = (
+    "acp/",
     "cli/",
     "security/egress.py",
     "core/errors.py",

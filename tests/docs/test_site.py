@@ -50,7 +50,7 @@ def test_a_link_to_something_that_is_no_page_stops_the_build(link):
 def test_the_api_reference_has_every_public_name_once():
     public = {
         f"{module}.{name}".removeprefix("toolcrib.")
-        for module in ("toolcrib", "toolcrib.provider", "toolcrib.testing")
+        for module in ("toolcrib", "toolcrib.acp", "toolcrib.provider", "toolcrib.testing")
         for name in import_module(module).__all__
     }
     # These are also in toolcrib.provider, whose page lists the first two.

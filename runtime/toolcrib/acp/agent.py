@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from toolcrib.acp.agent_process import AgentProcess, Observer, WireLine, agent_command
-from toolcrib.acp.tool_offer import ToolOffer
+from toolcrib.acp.tool_server import AgentToolServer
 from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.core.errors import ConfigurationError, Problem, ToolcribError
 from toolcrib.core.model import JSON, NOTHING, Content
@@ -121,15 +121,6 @@ class Agent:
     permit, and asks for permission, which the policy, the rules of access or a person decide. An agent that ends is
     started again at the next prompt.
 
-    Example:
-        ```python
-        async with Agent(["my-agent", "--acp"], runtime=tools, roots=["."]) as agent:
-            turn = agent.prompt("What is the weather in Oslo?")
-            async for event in turn:
-                print(event)
-            print(turn.result.stop)
-        ```
-
     Attributes:
         session: ID of the session; empty before the agent was started.
         info: Name and version that the agent gives: `{name, title, version}`.
@@ -200,7 +191,7 @@ class Agent:
         self._methods: ClientMethods | None = None
         self._timeline = ConnectionTimeline()
         self._numbers = _EventNumbers()
-        self._offer: ToolOffer | None = None
+        self._offer: AgentToolServer | None = None
         self._deliver: Callable[[Event], None] | None = None
         self._cancelled = asyncio.Event()
         self._opening = self._skips = False
@@ -474,7 +465,7 @@ class Agent:
         if self._runtime is None or not self._tools:
             return []
         if self._offer is None:
-            self._offer = ToolOffer(
+            self._offer = AgentToolServer(
                 self._runtime, Options(watch=False, policy=self._policy), self._command.name
             )
         can_http = bool((self.capabilities.get("mcpCapabilities") or {}).get("http"))

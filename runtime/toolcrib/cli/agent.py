@@ -67,7 +67,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
         raise click.BadParameter(str(error)) from None
 
 
-class AgentOptions(NamedTuple):
+class AgentRunOptions(NamedTuple):
     """The command-line options of an agent."""
 
     roots: tuple[Path, ...]
@@ -168,7 +168,7 @@ def run(
     The exit code reports the first turn that did not end with an answer: 15 the agent refused, 17 the turn took too long, 18 it was
     cancelled, 20 a limit of the agent was reached, 21 the agent failed, 22 the agent ended.
     """
-    options = AgentOptions(**rest)
+    options = AgentRunOptions(**rest)
     words, env = _words(agent), dict(map(_variable, options.variables))
     approver = TerminalApprover() if can_ask() else None
     modes: Mapping[str, str] = NOTHING if mode is None else {"*": mode}
@@ -246,7 +246,9 @@ class AgentSessionRun:
         options: The options of the command line.
     """
 
-    def __init__(self, runner: asyncio.Runner, agent: Agent, show: _Display, options: AgentOptions) -> None:
+    def __init__(
+        self, runner: asyncio.Runner, agent: Agent, show: _Display, options: AgentRunOptions
+    ) -> None:
         self._runner = runner
         self._agent = agent
         self._show = show
@@ -343,7 +345,8 @@ class _JsonLines:
         click.echo(escape_terminal(text), err=True)
 
     def problem(self, problem: Problem) -> None:
-        """Print nothing: the event has been written, or is printed on stderr if it has none."""
+        """Print the problem on stderr."""
+        print_warning(str(problem))
 
     def stopped(self, result: TurnResult) -> None:
         told: dict[str, JSON] = {"type": "result", "stop": result.stop, "session": result.session}

@@ -92,6 +92,7 @@ COMMANDS = (
     "top --help",
     "cancel --help",
     "remote list --json",
+    "agent run --help",
     "trust --dry-run",
     "trust --yes",
     "trust list",

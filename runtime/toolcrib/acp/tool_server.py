@@ -32,7 +32,7 @@ NAME: Final = "toolcrib"
 """Name of the MCP server. Many agents put it before the names of the tools."""
 
 
-class ToolOffer:
+class AgentToolServer:
     """Serves the tools of a runtime to one agent.
 
     Args:

@@ -119,6 +119,9 @@ class ClientConnection(HttpToolsProtocol):
             try:
                 return self.parser.feed_data(data)
             except HttpParserUpgrade as stopped:
+                if self._opens_websocket():
+                    self._stop()
+                    return self.handle_websocket_upgrade()
                 # A server may ignore `Upgrade` (RFC 9110, 7.8), and Java's HttpClient sends it with every request. The
                 # parser skips the body of such a request, so it gets its head again without that header.
                 kept = [(name, value) for name, value in self.headers if name != b"upgrade"]
@@ -128,6 +131,28 @@ class ClientConnection(HttpToolsProtocol):
                 spoken = self.parser.get_http_version().encode()
                 head = b"%s %s HTTP/%s\r\n%s\r\n" % (self.parser.get_method(), self.url, spoken, lines)
                 data = head + data[stopped.args[0] :]
+
+    def _opens_websocket(self) -> bool:
+        asked = [value.lower() for name, value in self.headers if name == b"upgrade"]
+        return asked == [b"websocket"] and self.config.ws_protocol_class is not None
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection to a WebSocket, which is limited like every other connection."""
+        from toolcrib.serve.http_common.websocket_connection import WebSocketConnection  # noqa: PLC0415 -- an extra
+
+        assert self._transport is not None  # noqa: S101 -- it has received data
+        self.connections.discard(self)
+        lines = b"".join([b"%s: %s\r\n" % header for header in self.headers])
+        head = b"%s %s HTTP/1.1\r\n%s\r\n" % (self.parser.get_method(), self.url, lines)
+        socket = WebSocketConnection(
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.app_state,
+            ended=partial(self._ended, self),
+        )
+        socket.connection_made(self._transport)
+        socket.data_received(head)
+        self._transport.set_protocol(socket)
 
     def on_message_begin(self) -> None:
         """Called by the parser: a head begins."""
@@ -344,12 +369,17 @@ RESERVE: Final = 124
 process may open only a few files."""
 
 
-def _config(app: Any) -> uvicorn.Config:
+LARGEST_FRAME: Final = 64 * 1024
+"""Maximum size of what a front end may send over a WebSocket, in bytes."""
+
+
+def _config(app: Any, *, websockets: bool = False) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http="httptools",
         lifespan="off",
-        ws="none",
+        ws="websockets-sansio" if websockets else "none",
+        ws_max_size=LARGEST_FRAME,
         log_config=None,
         log_level="error",  # malformed requests are the client's problem
         access_log=False,
@@ -365,7 +395,14 @@ class HttpServer(uvicorn.Server):
     """uvicorn without its signal handlers, which would close event streams during a call, and without its listener."""
 
     def __init__(
-        self, app: Any, limits: ClientLimits, tls: SSLContext | None, say: Say, *, timed: bool = True
+        self,
+        app: Any,
+        limits: ClientLimits,
+        tls: SSLContext | None,
+        say: Say,
+        *,
+        timed: bool = True,
+        websockets: bool = False,
     ) -> None:
         """Serve an application.
 
@@ -375,8 +412,9 @@ class HttpServer(uvicorn.Server):
             tls: TLS context; None for plain HTTP.
             say: Prints what keeps clients out.
             timed: Whether the time of clients can be limited, as `check_uvicorn` has found.
+            websockets: Whether the application accepts WebSockets, which needs the extra `web`.
         """
-        super().__init__(_config(app))
+        super().__init__(_config(app, websockets=websockets))
         self.servers = []
         self._limits = limits
         self._timed = timed
@@ -587,9 +625,9 @@ class BoundAddress:
         host = f"[{self._address.host}]" if ":" in self._address.host else self._address.host
         return f"{self._address.scheme}://{host}:{self._ports[0]}{path}"
 
-    def server(self, app: Any, say: Say) -> HttpServer:
-        """The server of an ASGI application; `listen` starts it."""
-        return HttpServer(app, self.limits, self._tls, say, timed=self._timed)
+    def server(self, app: Any, say: Say, *, websockets: bool = False) -> HttpServer:
+        """The server of an ASGI application, which may accept WebSockets; `listen` starts it."""
+        return HttpServer(app, self.limits, self._tls, say, timed=self._timed, websockets=websockets)
 
     async def listen(self, server: HttpServer, shutdown: Shutdown) -> None:
         """Answer requests from now on. If uvicorn stops by itself, shut everything down."""

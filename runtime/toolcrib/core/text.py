@@ -13,12 +13,12 @@ MODEL_LIMIT = 65536
 """Default limit on the text of a result for a model, in bytes."""
 
 
-def _encode_function(*, sort_keys: bool) -> Callable[[JSON], str]:
+def _encode_function(*, sort_keys: bool, ascii_only: bool = False) -> Callable[[JSON], str]:
     """`encode` of a JSONEncoder without spaces, which would make its encoder in C again for each value."""
     standard = json.JSONEncoder(
-        separators=(",", ":"), ensure_ascii=False, allow_nan=False, sort_keys=sort_keys
+        separators=(",", ":"), ensure_ascii=ascii_only, allow_nan=False, sort_keys=sort_keys
     )
-    strings = json.encoder.encode_basestring
+    strings = json.encoder.encode_basestring_ascii if ascii_only else json.encoder.encode_basestring
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     try:
         # Without the memory of containers that it takes first, a value that contains itself ends in a RecursionError.
@@ -30,6 +30,9 @@ def _encode_function(*, sort_keys: bool) -> Callable[[JSON], str]:
 
 _COMPACT = _encode_function(sort_keys=False)
 _CANONICAL = _encode_function(sort_keys=True)
+
+compact_ascii: Final = _encode_function(sort_keys=False, ascii_only=True)
+"""Encodes a JSON value without spaces, and lone surrogates as escapes."""
 
 SIZE_PATTERN = r"^[1-9][0-9]{0,8} ?(B|kB|KB|MB|KiB|MiB)?$"
 """JSON Schema `pattern` of a size, such as `32KiB`, `8 MiB`, `500 kB` or `1024`. The document schemas repeat it."""

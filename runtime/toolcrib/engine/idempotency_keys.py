@@ -5,14 +5,13 @@ A journal keeps the results of the calls that it records (`engine.call_journal`)
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
 from threading import Lock
 from typing import Any, Final, NamedTuple, Protocol
 
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, Call, Content, Failure, Outcome, Result
-from toolcrib.core.text import canonical, decode_json
+from toolcrib.core.text import canonical, compact_ascii, decode_json
 from toolcrib.engine.middleware.budget import may_have_spent
 from toolcrib.engine.middleware.call_failures import may_have_acted, without_attempts
 
@@ -22,7 +21,7 @@ LONGEST_KEY: Final = 255
 MOST_KEYS: Final = 10_000
 """Maximum number of results by idempotency key in the memory of a session."""
 
-encode: Final = json.JSONEncoder(separators=(",", ":")).encode
+encode: Final = compact_ascii
 """ASCII only, because no database stores lone surrogates, which a Python program may pass in arguments."""
 
 

@@ -29,6 +29,21 @@ _BATCH: Final = 64
 """Maximum number of writes that share a transaction."""
 
 
+class _Forks:
+    """Counts the forks that led to this process. Asking the system for the number of the process takes half a microsecond."""
+
+    count = 0
+
+    @classmethod
+    def add(cls) -> None:
+        """Count a fork, in the new process."""
+        cls.count += 1
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_Forks.add)
+
+
 class _Write(NamedTuple):
     """A write, and what receives its value or its error, in the thread of the journal."""
 
@@ -51,7 +66,7 @@ class JournalWriter:
         self._queue: SimpleQueue[_Write | None] = SimpleQueue()
         self._lock = Lock()
         self._thread: Thread | None = None
-        self._pid = 0
+        self._forks = _Forks.count
         self._connection: Database | None = None
         self._database: JournalDatabase | None = None
         self._pruned = 0.0
@@ -59,7 +74,7 @@ class JournalWriter:
     def record_at_once(self, row: CallRow, end: EndRow) -> bool:
         """Write a call that has ended without waiting; False if that is not possible now."""
         database = self._database
-        return database is not None and self._pid == os.getpid() and database.record_at_once(row, end)
+        return database is not None and self._forks == _Forks.count and database.record_at_once(row, end)
 
     def run_at_once(self, work: Work[T]) -> T:
         """Run durable work of a single statement in this thread.
@@ -68,7 +83,7 @@ class JournalWriter:
             NotNow: That is not possible now, and nothing was done.
         """
         database = self._database
-        if database is None or self._pid != os.getpid():
+        if database is None or self._forks != _Forks.count:
             raise NotNow
         return database.at_once(work)
 
@@ -126,12 +141,12 @@ class JournalWriter:
 
     def _submit(self, write: _Write) -> None:
         with self._lock:
-            if self._thread is None or self._pid != os.getpid():
+            if self._thread is None or self._forks != _Forks.count:
                 # A process that was forked must not use the connection of its parent.
-                if self._pid != os.getpid():
+                if self._forks != _Forks.count:
                     self._connection = self._database = None
                     self._queue = SimpleQueue()
-                self._pid = os.getpid()
+                self._forks = _Forks.count
                 self._thread = Thread(
                     target=self._serve, args=(self._queue,), name="toolcrib journal", daemon=True
                 )
@@ -142,7 +157,7 @@ class JournalWriter:
         """Run what was submitted, and close the database. Work that is submitted later opens it again."""
         with self._lock:
             thread, self._thread = self._thread, None
-            if thread is None or self._pid != os.getpid():
+            if thread is None or self._forks != _Forks.count:
                 return
             self._queue.put(None)
         # The garbage collector may run in any thread, also in this one.

@@ -85,6 +85,24 @@ GOALS = (
     Goal("toolcrib call --state, one of 1,000 orders", "toolcrib call, one of 1,000 orders", 1.2),
 )
 
+MEMORY_GOALS = (
+    Goal("toolcrib call --state, one of 1,000 orders", "toolcrib call, one of 1,000 orders", 1.1),
+)
+"""The same for the peak memory of the process."""
+
+MEMORY_ROUNDS = 30
+
+PEAK = """\
+import os, sys
+stdout = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+process = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=stdout)
+_process, status, used = os.wait4(process, 0)
+print(used.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""Starts a program and prints its peak memory in KiB. The system counts the memory of the process that started it, too, which
+is small here."""
+
 
 EXTRAS = "a2a,acp"
 """The extras of protocols that `list` and `call` do not use."""
@@ -143,6 +161,21 @@ def processor_seconds(words: Sequence[str], environment: Mapping[str, str], fold
     return used.ru_utime + used.ru_stime
 
 
+def peak_memory(words: Sequence[str], environment: Mapping[str, str]) -> float:
+    """Peak memory of one process, in bytes.
+
+    Raises:
+        SystemExit: It failed.
+    """
+    python = str(Path(words[0]).with_name("python"))
+    done = subprocess.run(
+        [python, "-I", "-S", "-c", PEAK, *words], env=environment, stdout=subprocess.PIPE, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)} ended with {done.returncode}")
+    return int(done.stdout) * 1024
+
+
 @contextmanager
 def workplace() -> Iterator[Path]:
     """An empty folder that is removed afterwards."""
@@ -191,11 +224,19 @@ def rows(rounds: int = 60, python: Path | None = None) -> Iterator[Row]:
                 {name: partial(seconds, words, environment) for name, words in named.items()},
                 rounds,
             )
+            compared = {name for goal in MEMORY_GOALS for name in (goal.name, goal.base)}
+            memory = interleaved(
+                {name: partial(peak_memory, named[name], environment) for name in sorted(compared)},
+                MEMORY_ROUNDS,
+            )
         finally:
             os.chdir(before)
     for goal in GOALS:
         name = f"{goal.name}, {TOOLS:,} tools" if goal.name.endswith("list") else goal.name
         yield Row(name, goal.base, times[goal.name], times[goal.base], goal.times)
+    for goal in MEMORY_GOALS:
+        measure = f"peak memory of {goal.name}"
+        yield Row(measure, goal.base, memory[goal.name], memory[goal.base], goal.times, unit="B")
 
 
 def rows_of_extras(rounds: int = 300) -> Iterator[Row]:

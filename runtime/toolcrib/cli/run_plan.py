@@ -8,7 +8,6 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import Literal, NamedTuple, NoReturn, TypeAlias
 
@@ -331,17 +330,8 @@ def play_runs(
     processes = jobs or usable_processors()
     reports: list[ScenarioReport] = []
     if processes == 1 or jobs is None or not scenarios:
-        seconds = inf if processes == 1 else ALONE
         reports = asyncio.run(
-            _played(
-                runtime,
-                scenarios,
-                show,
-                seconds=seconds,
-                saved=1 - 1 / processes,
-                update=update,
-                fail_fast=fail_fast,
-            )
+            _played(runtime, scenarios, show, processes=processes, update=update, fail_fast=fail_fast)
         )
         if len(reports) == len(scenarios) or (fail_fast and reports[-1].failed):
             return reports
@@ -365,6 +355,19 @@ ALONE = 1.0
 """Seconds of work in one process before `-j auto` starts others: each takes about half a second to start."""
 
 
+def others_pay_off(spent: float, done: int, runs: int, processes: int) -> bool:
+    """Whether `-j auto` starts other processes for the rest of the runs: they will probably save more than `ALONE` seconds.
+
+    Args:
+        spent: Seconds that the first runs took in one process.
+        done: Number of these runs.
+        runs: Number of all runs.
+        processes: Number of processes that the rest would be spread over.
+    """
+    rest = spent / done * (runs - done)
+    return min(spent, rest * (1 - 1 / processes)) > ALONE
+
+
 def usable_processors() -> int:
     """Number of processors that this process may use."""
     # In a container with a limited CPU set, `cpu_count` returns all processors of the machine. macOS has no
@@ -378,15 +381,11 @@ async def _played(
     scenarios: Sequence[Scenario],
     show: ReportListener,
     *,
-    seconds: float,
-    saved: float,
+    processes: int,
     update: bool,
     fail_fast: bool,
 ) -> list[ScenarioReport]:
-    """Run scenarios in this process; stop after some seconds if other processes will probably save as many of the rest.
-
-    `saved` is the part of the time that they save.
-    """
+    """Run scenarios in this process; stop as soon as it pays off to spread the rest over several processes."""
     reports = []
     spent = 0.0
     with redirected_stdout() as restored:
@@ -396,8 +395,9 @@ async def _played(
                 with restored():
                     show(reports[-1])
                 spent += reports[-1].wall_time
-                rest = spent / len(reports) * (len(scenarios) - len(reports))
-                if min(spent, rest * saved) > seconds or (fail_fast and reports[-1].failed):
+                if fail_fast and reports[-1].failed:
+                    break
+                if others_pay_off(spent, len(reports), len(scenarios), processes):
                     break
     return reports
 

@@ -15,7 +15,7 @@ import pytest
 
 from sampling import sample
 from toolcrib.cli import exit_codes
-from toolcrib.cli.run_plan import run_on_changes
+from toolcrib.cli.run_plan import others_pay_off, run_on_changes
 from toolcrib.core.errors import ConfigurationError
 from toolcrib.loading.fingerprints import FileTracker
 
@@ -204,6 +204,26 @@ def test_in_several_processes_everything_is_told_alike(trip, toolcrib, document)
     for run in (first, second):
         assert run.pop("wall_time")["total"] > 0
     assert json.dumps(second) == json.dumps(first)
+
+
+@pytest.mark.parametrize(
+    ("spent", "done", "runs", "processes", "starts"),
+    [
+        (0.9, 9, 1_000_000, 8, False),  # nobody knows yet how long the rest takes
+        (1.1, 10, 1_000, 2, True),
+        (1.1, 10, 1_000, 1, False),  # there is nothing to spread it over
+        (1.1, 1_000, 1_000, 8, False),  # nothing is left
+        (10.0, 900, 1_000, 2, False),  # the rest takes 1.1 s, of which a second process saves half
+        (10.0, 800, 1_000, 2, True),  # 2.5 s: it saves 1.25 s
+        (10.0, 900, 1_000, 16, True),  # 1.1 s: fifteen others save 1.04 s
+        (1.2, 1, 2, 2, False),
+        (2.1, 1, 2, 2, True),
+    ],
+)
+def test_auto_starts_processes_only_where_they_save_more_than_their_start(
+    spent, done, runs, processes, starts
+):
+    assert others_pay_off(spent, done, runs, processes) is starts
 
 
 @pytest.mark.exhaustive

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from toolcrib.core.errors import ExpressionError, Problem
 from toolcrib.core.model import JSON
@@ -45,7 +45,7 @@ class LoopScope(CountedScope):
     __slots__ = ("_keeps", "_lets", "_outer")
 
     def __init__(self, outer: Scope, lets: Mapping[str, Run], *, keeps: bool) -> None:
-        super().__init__(outer.budget if isinstance(outer, CountedScope) else StepBudget())
+        self.budget = outer.budget if isinstance(outer, CountedScope) else StepBudget()
         self._outer = outer
         self._lets = lets
         self._keeps = keeps
@@ -58,12 +58,6 @@ class LoopScope(CountedScope):
         if self._keeps:
             self[name] = found
         return found
-
-    def begin(self, names: tuple[str, ...], values: tuple[JSON, ...]) -> None:
-        """Start an iteration: set its variables and forget its lets."""
-        for name in self._lets:
-            self.pop(name, None)
-        self.update(zip(names, values, strict=True))
 
 
 class Loop(NamedTuple):
@@ -100,20 +94,26 @@ class Loop(NamedTuple):
             ExpressionError: A value is not a list, or the lists differ in length or are too long.
         """
         if self.around is None:
-            yield from self._turns(scope, keeps=keeps)
-            return
-        for outer in self.around.turns(scope, keeps=keeps):
-            yield from self._turns(outer, keeps=keeps)
+            return self._turns(scope, keeps=keeps)
+        outer = self.around.turns(scope, keeps=keeps)
+        return (turn for around in outer for turn in self._turns(around, keeps=keeps))
 
     def _turns(self, scope: Scope, *, keeps: bool) -> Iterator[LoopScope]:
-        sides = [_list(name, run(scope)) for name, run in zip(self.names, self.lists, strict=True)]
+        names, lets, where = self.names, self.lets, self.where
+        sides = [_list(name, run(scope)) for name, run in zip(names, self.lists, strict=True)]
         if len(sides) > 1:
-            check_lengths(self.names, sides)
-        turn = LoopScope(scope, self.lets, keeps=keeps)
+            check_lengths(names, sides)
+        turn = LoopScope(scope, lets, keeps=keeps)
         turn.budget.take(len(sides[0]))
-        for values in zip(*sides, strict=True):
-            turn.begin(self.names, values)
-            if self.where is None or self.where(turn):
+        name = names[0] if len(names) == 1 else ""
+        for values in sides[0] if name else zip(*sides, strict=True):
+            for each in lets:
+                turn.pop(each, None)
+            if name:
+                turn[name] = values
+            else:
+                turn.update(zip(names, cast("Any", values), strict=True))
+            if where is None or where(turn):
                 yield turn
 
 

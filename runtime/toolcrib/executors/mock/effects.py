@@ -168,10 +168,12 @@ def _counted(act: Act, pointer: str) -> Act:
         if root.effects > MOST_EFFECTS:
             raise ExpressionError(f"one call exceeds {MOST_EFFECTS:,} changes", pointer=pointer)
         try:
-            act(scope, root)
+            row = act(scope, root)
         except ExpressionError as error:
             raise (error if error.pointer else error.under(pointer)) from None
         root.renew()
+        if row is not None:
+            root[row[0]] = row[1]
 
     return run
 
@@ -520,8 +522,11 @@ def _lets(
     return lets, inner
 
 
-Act: TypeAlias = "Callable[[Scope, BodyScope], None]"
-"""Applies an effect. Receives the scope of its expressions and the scope of the call, whose rows it changes."""
+Act: TypeAlias = "Callable[[Scope, BodyScope], tuple[str, JSON] | None]"
+"""Applies an effect. Receives the scope of its expressions and the scope of the call, whose rows it changes.
+
+It may return the name of a row and its new value, which need not be read again then.
+"""
 
 Change: TypeAlias = "tuple[Act, frozenset[str]]"
 """A function that applies an effect, and the names that it reads."""
@@ -728,21 +733,32 @@ def _update(entry: dict[str, Any], pointer: str, ground: CompileContext) -> Chan
     if spot is not None:
         spot.check_members(written, at_set, ground)
     _check_key(entry["set"], place, chosen, at_set, ground)
-    find = _targets(place, chosen)
 
-    def act(scope: Scope, root: BodyScope) -> None:
+    def change(scope: Scope, root: BodyScope, location: Location, value: JSON) -> JSON:
         work = root.work
-        # Computed for each element: `set` may draw random numbers or count with `seq`.
-        for location, value in find(scope, root):
-            changes = compute(scope, work)
-            if not isinstance(value, dict):
-                raise ExpressionError(
-                    f"{format_location(location)} is {kind(value)}, and `set` needs an object"
-                )
-            row = value if len(location) == 2 else None
-            write_path(work, location, value | changes, changes, pointer, row=row)
+        changes = compute(scope, work)
+        if not isinstance(value, dict):
+            raise ExpressionError(f"{format_location(location)} is {kind(value)}, and `set` needs an object")
+        changed = value | changes
+        write_path(work, location, changed, changes, pointer, row=value if len(location) == 2 else None)
+        return changed
 
-    return act, used | _read(place, chosen)
+    if chosen is not None:
+        find = _targets(place, chosen)
+
+        def update_some(scope: Scope, root: BodyScope) -> None:
+            # Computed for each element: `set` may draw random numbers or count with `seq`.
+            for location, value in find(scope, root):
+                change(scope, root, location, value)
+
+        return update_some, used | _read(place, chosen)
+    is_row = not place.in_store and not place.steps
+
+    def update_one(scope: Scope, root: BodyScope) -> tuple[str, JSON] | None:
+        changed = change(scope, root, *place.find(scope, root))
+        return (place.root, changed) if is_row else None
+
+    return update_one, used | _read(place)
 
 
 def _check_key(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import (
@@ -52,32 +52,25 @@ class ReplyOutcome(NamedTuple):
     used: bool = True
 
 
-def compute_answer(reply: Reply, scope: Scope, meta: Meta) -> Result | TrustedAnswer:
-    """The result of a reply.
-
-    Raises:
-        ExpressionError: The mock is wrong.
-    """
-    if reply.trusted_value is not None:
-        try:
-            return tuple.__new__(TrustedAnswer, (reply.trusted_value(scope), meta))
-        except NOT_TRUSTED:
-            pass
-    result = reply.answer(scope)
-    return result._replace(meta=meta) if meta else result
-
-
 def answer_reply(reply: Reply, scope: Scope, meta: Meta) -> ReplyOutcome:
     """The result of a reply with its progress reports.
 
     Raises:
         ExpressionError: The mock is wrong.
     """
-    answer = compute_answer(reply, scope, meta)
-    if reply.progress:
-        return ReplyOutcome(answer, progress_reports(reply, scope))
-    # Twice as fast as the class, which is measurable in a mocked call.
-    outcome: ReplyOutcome = tuple.__new__(ReplyOutcome, (answer, (), True))
+    # `tuple.__new__` takes half as long as the classes, which is measurable in a mocked call.
+    new: Any = tuple.__new__
+    answer: Result | TrustedAnswer | None = None
+    if reply.trusted_value is not None:
+        try:
+            answer = new(TrustedAnswer, (reply.trusted_value(scope), meta))
+        except NOT_TRUSTED:
+            answer = None
+    if answer is None:
+        result = reply.answer(scope)
+        answer = result._replace(meta=meta) if meta else result
+    reports = progress_reports(reply, scope) if reply.progress else ()
+    outcome: ReplyOutcome = new(ReplyOutcome, (answer, reports, True))
     return outcome
 
 

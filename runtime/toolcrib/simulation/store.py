@@ -106,9 +106,9 @@ class RowChanges:
     def then(self, later: RowChanges) -> RowChanges:
         """These changes, followed by others."""
         if not later.gone:
-            return RowChanges({**self.rows, **later.rows}, self.gone)
+            return RowChanges(self.rows | later.rows, self.gone)
         kept = {key: row for key, row in self.rows.items() if key not in later.gone}
-        return RowChanges({**kept, **later.rows}, {**self.gone, **later.gone})
+        return RowChanges(kept | later.rows, self.gone | later.gone)
 
 
 NO_CHANGES = RowChanges({}, {})
@@ -164,10 +164,10 @@ class RowLayers:
 
     def then(self, later: RowChanges) -> RowLayers:
         """The rows after further changes."""
-        changes = self.changes
-        while changes and changes[0].size <= _GROWTH * later.size:
-            later = changes[0].then(later)
-            changes = changes[1:]
+        changes, most = self.changes, _GROWTH * later.size
+        while changes and changes[0].size <= most:
+            later, changes = changes[0].then(later), changes[1:]
+            most = _GROWTH * later.size if changes else 0
         return RowLayers(self.below, (later, *changes))
 
     def whole(self) -> Rows:

@@ -1,6 +1,6 @@
-"""Run agent frameworks with toolcrib's adapters, each in its own virtual environment. `make frameworks`.
+"""Run agent frameworks with toolcrib's adapters, and readers of its exports, each in its own virtual environment. `make frameworks`.
 
-In each environment, the tests of the framework and its how-to are run, and the types of its adapter are checked.
+In each environment, the tests are run; for a framework also its how-to, and the types of its adapter are checked.
 """
 
 from __future__ import annotations
@@ -26,24 +26,29 @@ PYTEST = "pytest==9.2.0"
 
 
 class Framework(NamedTuple):
-    """An agent framework.
+    """An agent framework, or programs that read an export.
 
     Attributes:
-        extra: The extra of toolcrib, which is also the name of the environment.
+        name: Name of the environment; for a framework, the extra of toolcrib.
         pins: What is installed, by name and version.
-        module: Its adapter in `toolcrib.frameworks`.
-        use: Code whose types must be right.
+        module: Its adapter in `toolcrib.frameworks`, and the end of the name of its tests.
+        use: Code whose types must be right; empty for programs without an adapter.
     """
 
-    extra: str
+    name: str
     pins: tuple[str, ...]
     module: str
-    use: str
+    use: str = ""
+
+    @property
+    def extras(self) -> str:
+        """The extras of toolcrib that are installed."""
+        return f"{self.name},mcp,typed" if self.use else "mcp,typed"
 
     @property
     def python(self) -> Path:
         """The interpreter of its environment."""
-        return BUILD / self.extra / "bin" / "python"
+        return BUILD / self.name / "bin" / "python"
 
 
 FRAMEWORKS = (
@@ -71,6 +76,7 @@ FRAMEWORKS = (
         "inspect_ai",
         "from inspect_ai.solver import use_tools\nuse_tools(to_inspect(runtime))",
     ),
+    Framework("openapi-readers", ("fastmcp==4.2.3", "schemathesis==4.32.5"), "openapi_readers"),
 )
 
 
@@ -106,7 +112,7 @@ def set_up(framework: Framework) -> None:
     Raises:
         Failed: It cannot be made.
     """
-    folder = BUILD / framework.extra
+    folder = BUILD / framework.name
     stamp = folder / "made-from"
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     required = [*project["dependencies"], *map(str, project["optional-dependencies"].items())]
@@ -116,8 +122,8 @@ def set_up(framework: Framework) -> None:
         return
     print(f"setting up {folder.relative_to(PROJECT)} (once)", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
-    run(framework.extra, [sys.executable, "-m", "venv", folder])
-    toolcrib = f"{PROJECT}[{framework.extra},mcp,typed]"
+    run(framework.name, [sys.executable, "-m", "venv", folder])
+    toolcrib = f"{PROJECT}[{framework.extras}]"
     pip: list[str | Path] = [
         framework.python,
         "-m",
@@ -126,7 +132,7 @@ def set_up(framework: Framework) -> None:
         "--disable-pip-version-check",
         "install",
     ]
-    run(framework.extra, [*pip, *framework.pins, PYTEST, "--editable", toolcrib])
+    run(framework.name, [*pip, *framework.pins, PYTEST, "--editable", toolcrib])
     stamp.write_text(made_from, encoding="utf-8")
 
 
@@ -140,12 +146,24 @@ def check(framework: Framework) -> str:
     started = time.monotonic()
     test = TESTS / f"test_{framework.module}.py"
     tests = run(
-        framework.extra,
+        framework.name,
         [framework.python, "-m", "pytest", "-q", "-c", TESTS / "pytest.ini", test],
         PYTHONPATH=str(PROJECT / "tests"),
         TOOLCRIB_TRUST="all",
         TOOLCRIB_CACHE_DIR=str(BUILD / "cache"),
     )
+    told = [tests.strip().splitlines()[-1]]
+    if framework.use:
+        told.append(check_types(framework).strip().splitlines()[-1])
+    return f"{framework.name}: {'; '.join(told)} ({time.monotonic() - started:.0f} s)"
+
+
+def check_types(framework: Framework) -> str:
+    """Check the types of an adapter, and return what mypy says.
+
+    Raises:
+        Failed: A type is wrong.
+    """
     code = (
         f"import toolcrib.frameworks.{framework.module}\nfrom toolcrib import Runtime\n"
         f"from toolcrib.frameworks import *\nruntime = Runtime.open()\n{framework.use}\n"
@@ -153,20 +171,18 @@ def check(framework: Framework) -> str:
     use = BUILD / f"use_{framework.module}.py"
     use.write_text(code, encoding="utf-8")
     mypy: list[str | Path] = [sys.executable, "-m", "mypy", "--python-executable", framework.python]
-    types = run(framework.extra, [*mypy, "--cache-dir", BUILD / f"mypy-{framework.extra}", use])
-    last = [text.strip().splitlines()[-1] for text in (tests, types)]
-    return f"{framework.extra}: {'; '.join(last)} ({time.monotonic() - started:.0f} s)"
+    return run(framework.name, [*mypy, "--cache-dir", BUILD / f"mypy-{framework.name}", use])
 
 
 def main() -> int:
     """Check all frameworks, or those that are named. Returns 1 if one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    known = [each.extra for each in FRAMEWORKS]
+    known = [each.name for each in FRAMEWORKS]
     parser.add_argument("names", nargs="*", choices=[*known, []], help="only these frameworks")
     names = parser.parse_args().names or known
     failures = 0
     with ThreadPoolExecutor(2) as pool:
-        for future in [pool.submit(check, each) for each in FRAMEWORKS if each.extra in names]:
+        for future in [pool.submit(check, each) for each in FRAMEWORKS if each.name in names]:
             try:
                 print(future.result(), flush=True)
             except Failed as error:

@@ -366,7 +366,6 @@ def _write_descriptors(texts: Mapping[str, str], target: Path, *, force: bool) -
         message = f"{', '.join(taken)} already exists; use `--force` to overwrite it"
         raise click.UsageError(escape_terminal(message))
     for file, text in files.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
         _write(file, text)
 
 
@@ -378,8 +377,12 @@ def _name(runtime: Runtime, path: str | None) -> str:
 
 
 def _write(file: Path, text: str) -> None:
+    # A folder that is created by a typing error would otherwise go unnoticed.
+    is_new = not file.parent.exists()
     try:
         write_atomically(file, text)
     except OSError as error:
         raise click.ClickException(escape_terminal(f"{file} cannot be written: {error.strerror}")) from error
+    if is_new:
+        click.echo(escape_terminal(f"created the folder {file.parent}"))
     click.echo(escape_terminal(f"wrote {file}"))

@@ -391,6 +391,14 @@ class Runtime:
         return self._engine.registry
 
     @property
+    def name(self) -> str:
+        """The name of the project; without one, that of the only pack; else `toolcrib`. Protocols serve the tools under it."""
+        project, packs = self.project, self.packs
+        if project is not None and project.name:
+            return project.name
+        return packs[0].name if len(packs) == 1 else "toolcrib"
+
+    @property
     def packs(self) -> tuple[Pack, ...]:
         """The packs that were loaded."""
         return tuple(self._engine.stock.packs)

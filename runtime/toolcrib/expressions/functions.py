@@ -174,9 +174,10 @@ def sequence(counts: SequenceCounter, name: JSON, first: JSON = 1) -> JSON:
     """The next number of a named sequence of the session, starting at 1 or at the second argument."""
     if not isinstance(name, str):
         raise ExpressionError(f"`seq` needs the name of a sequence as a string, not {kind(name)}")
-    if type(first) is not int:
+    start = operators.whole_number(first)
+    if start is None:
         raise ExpressionError(f"`seq` must start at a whole number, not {kind(first)}")
-    return counts(name, first)
+    return counts(name, start)
 
 
 Goes: TypeAlias = Literal["no", "one", "all"]
@@ -262,8 +263,9 @@ def _number(name: str, value: JSON) -> float:
 
 
 def _whole(name: str, value: JSON) -> int:
-    if type(value) is int:
-        return value
+    number = operators.whole_number(value)
+    if number is not None:
+        return number
     raise ExpressionError(
         f"`{name}` needs a whole number, not {kind(value)}", hint="use `| int` to drop the fraction"
     )

@@ -210,8 +210,9 @@ def index(value: JSON, key: JSON, place: str) -> JSON:
         hint = "convert it to a string: `[... | string]`" if is_number(key) else ""
         raise ExpressionError(f"{place} is an object: `[]` needs a string, not {kind(key)}", hint=hint)
     if isinstance(value, list):
-        if type(key) is int:  # `true` is an int in Python, too, and is refused
-            return value[key] if -len(value) <= key < len(value) else None
+        at = whole_number(key)
+        if at is not None:
+            return value[at] if -len(value) <= at < len(value) else None
         raise ExpressionError(f"{place} is a list: `[]` needs a whole number, not {kind(key)}")
     hint = (
         "use `[0:1]` for a part of a string" if isinstance(value, str) else _OTHER_WAYS.get(kind(value), "")
@@ -232,9 +233,17 @@ def piece(value: JSON, start: JSON, stop: JSON, step: JSON, place: str) -> JSON:
 
 
 def _bound(value: JSON) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
+    bound = whole_number(value)
+    if value is None or bound is not None:
+        return bound
     raise ExpressionError(f"the bounds of a slice must be whole numbers, not {kind(value)}")
+
+
+def whole_number(value: JSON) -> int | None:
+    """A whole number, also if it is written as `2.0`, which JSON Schema accepts as an integer; None for anything else."""
+    if type(value) is int:  # `true` is an int in Python, too
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
 _MOST_CHARACTERS = 4_096

@@ -51,8 +51,9 @@ _PATTERN_BYTES = 1 << 20
 
 
 def _is_odd(name: str, value: JSON) -> bool:
-    if type(value) is int:
-        return value % 2 == 1
+    number = operators.whole_number(value)
+    if number is not None:
+        return number % 2 == 1
     raise ExpressionError(f"`is {name}` needs a whole number, not {kind(value)}")
 
 

@@ -109,7 +109,7 @@ def descriptor_text(tool: Descriptor, kinds: Kinds) -> str:
     read = parse(f"{tool.name}.tool.yaml", text, kinds)
     errors = [problem for problem in read.problems if problem.severity == "error"]
     if errors:
-        raise DocumentError(errors)
+        raise DocumentError([_incomplete(tool, errors)])
     again = document_of(read.tools[0])
     lost = [key for key in {**document, **again} if document.get(key) != again.get(key)]
     if lost:
@@ -118,6 +118,16 @@ def descriptor_text(tool: Descriptor, kinds: Kinds) -> str:
         problem = Problem(code="not_exported", message=message, hint="write the descriptor yourself")
         raise DocumentError([problem.at(tool.origin.source, tool.origin.line, 1)])
     return text
+
+
+def _incomplete(tool: Descriptor, errors: list[Problem]) -> Problem:
+    """The problem of a tool that uses what is not in its document: the store and functions of its pack, or files."""
+    first, *others = errors
+    more = f", and {len(others)} more" if others else ""
+    message = f"its descriptor alone would be invalid: {first.message}{more}"
+    hint = "copy its pack or project, which has the store, functions and files that it uses"
+    problem = Problem(code="not_exported", message=message, pointer=first.pointer, hint=hint)
+    return problem.at(tool.origin.source, tool.origin.line, 1)
 
 
 def _is_written(tool: Descriptor, key: str) -> bool:

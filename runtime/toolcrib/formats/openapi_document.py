@@ -15,6 +15,7 @@ from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.subschemas import children
 from toolcrib.formats.mcp_tools import description_of, hints_of
 from toolcrib.schema.dereference import dereference
+from toolcrib.schema.validation import Validator
 
 VERSION: Final = "3.1.1"
 """The version of OpenAPI that is written."""
@@ -60,7 +61,7 @@ def openapi_document(
 
     Args:
         tools: The tools.
-        names: Name of a tool -> its provider-safe alias, which becomes the `operationId`.
+        names: Name of a tool -> its provider-safe alias, which becomes the path and, with single underscores, the `operationId`.
         title: Title of the document.
         version: Version of the API.
         description: Description of the API; empty for none.
@@ -69,7 +70,9 @@ def openapi_document(
     paths: dict[str, JSON] = {}
     schemas: dict[str, JSON] = {"Error": _ERROR}
     losses: list[tuple[str, str]] = []
-    for tool in sorted(tools, key=lambda each: each.name):
+    chosen = sorted(tools, key=lambda each: each.name)
+    ids = _operation_ids(names.get(tool.name, tool.name) for tool in chosen)
+    for tool in chosen:
         alias = names.get(tool.name, tool.name)
         body = _component(tool.input_schema, f"{alias}.input", schemas)
         losses += ((tool.name, f"input_schema: {remark}") for remark in body.remarks)
@@ -79,14 +82,18 @@ def openapi_document(
             losses += ((tool.name, f"output_schema: {remark}") for remark in result.remarks)
             answer = {"schema": result.schema}
         operation: dict[str, Any] = {
-            "operationId": alias,
+            "operationId": ids[alias],
             "summary": tool.title,
             "description": description_of(tool),
             "tags": [*tool.tags],
             "deprecated": bool(tool.deprecated),
             "externalDocs": {"url": tool.help_url} if tool.help_url else None,
             "x-annotations": hints_of(tool),
-            "requestBody": {"required": True, "content": {"application/json": {"schema": body.schema}}},
+            # A client with nothing to send, such as FastMCP, sends no body.
+            "requestBody": {
+                **({"required": True} if _needs_arguments(tool.input_schema) else {}),
+                "content": {"application/json": {"schema": body.schema}},
+            },
             "responses": {
                 "200": {"description": "The result.", "content": {"application/json": answer}},
                 "default": {
@@ -103,6 +110,27 @@ def openapi_document(
     if server:
         document["servers"] = [{"url": server}]
     return OpenApiExport({**document, "paths": paths, "components": {"schemas": schemas}}, tuple(losses))
+
+
+def _operation_ids(aliases: Iterable[str]) -> dict[str, str]:
+    """Alias -> the id of its operation: the alias with single underscores, unless another operation has this id."""
+    # FastMCP and others cut an id at `__`, because FastAPI writes the path behind it. All tools of a namespace would get
+    # its name.
+    ids: dict[str, str] = {}
+    taken: set[str] = set()
+    for alias in sorted(aliases, key=lambda each: ("__" in each, each)):
+        single = re.sub("__+", "_", alias)
+        ids[alias] = alias if single in taken else single
+        taken.add(ids[alias])
+    return ids
+
+
+def _needs_arguments(schema: Schema) -> bool:
+    """Whether a call without arguments is refused."""
+    try:
+        return not Validator(schema).is_valid({})
+    except ValueError:
+        return True
 
 
 class _Placed(NamedTuple):

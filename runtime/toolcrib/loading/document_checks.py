@@ -143,8 +143,10 @@ class DocumentChecker:
         """
         if fault.keyword == "pattern":
             return self._form(fault)
-        if fault.keyword == "enum":
-            return self._meant(fault)
+        if fault.keyword == "enum" or (fault.keyword == "type" and fault.got != "null"):
+            meant = self._meant(fault)
+            if meant is not None or fault.keyword == "enum":
+                return meant
         if fault.keyword == "additionalProperties":
             return self._name(fault)
         if fault.keyword == "type" and fault.expected == _TEXT and self._wants_quotes(fault.path):
@@ -171,11 +173,15 @@ class DocumentChecker:
         return None
 
     def _meant(self, fault: Violation) -> Problem | None:
-        """The problem of a value that other systems have for something that is written in another way here (`x-meant`)."""
+        """The problem of a value that other systems have for something that is written in another way here (`x-meant`).
+
+        `*` in it stands for any other value: one that may be a secret is not shown.
+        """
         for site in self._index.at(fault.path):
             meant = site.get("x-meant")
-            if isinstance(meant, dict) and (given := fault.got.strip('"')) in meant:
-                return problem_of(fault)._replace(hint=f"write `{meant[given]}`")
+            given = fault.got.strip('"')
+            if isinstance(meant, dict) and (given in meant or "*" in meant):
+                return problem_of(fault)._replace(hint=f"write `{meant.get(given, meant.get('*'))}`")
         return None
 
     def _name(self, fault: Violation) -> Problem | None:

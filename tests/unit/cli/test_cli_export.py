@@ -144,7 +144,7 @@ def test_a_project_is_one_promptpack_of_all_its_packs(shop, write, toolcrib):
 def test_it_is_written_to_a_file_once(shop, toolcrib):
     assert (
         toolcrib("export", "promptpack", "shop", "--out", "new/shop.pack.json").stdout
-        == "wrote new/shop.pack.json\n"
+        == "created the folder new\nwrote new/shop.pack.json\n"
     )
     checked((shop / "new/shop.pack.json").read_text())
     again = toolcrib("export", "promptpack", "shop", "--out", "new/shop.pack.json")

@@ -33,6 +33,7 @@ FACE = {
     "observe",
     "open",
     "packs",
+    "name",
     "problems",
     "project",
     "registry",

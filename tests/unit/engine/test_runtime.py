@@ -435,3 +435,13 @@ def test_origins_are_known_in_every_spelling():
     assert world.instead_of("http://[::1]:8080") == "http://127.0.0.1:1"
     assert world.instead_of("https://xn--bcher-kva.example") == "http://127.0.0.1:2"
     assert world.instead_of("https://other.example") == "https://other.example"
+
+
+def test_its_name_is_that_of_its_project_or_of_its_only_pack(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pack.yaml").write_text(f"name: pack-{name}\nversion: 1.0.0\n")
+    assert Runtime.open(tmp_path / "a").name == "pack-a"
+    assert Runtime.open(tmp_path / "a", tmp_path / "b").name == "toolcrib"
+    (tmp_path / "toolcrib.yaml").write_text("project: shop\nsources: [a, b]\n")
+    assert Runtime.open(tmp_path).name == "shop"

@@ -158,6 +158,8 @@ MEANINGS = [
     ("args.city is arithmetic or n is arithmetic or none is arithmetic", False),
     ("'1' is not arithmetic", False),
     ("'{{' ~ '}}'", "{{}}"),
+    ("'words'[1.0:3.0] ~ [1, 2, 3][2.0] ~ (range(2.0) | length)", "or32"),
+    ("4.0 is even and 3.0 is odd", True),
 ]
 
 

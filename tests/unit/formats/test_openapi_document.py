@@ -165,3 +165,17 @@ def test_any_definition_is_found_again(definitions, data):
     own = jsonschema.Draft202012Validator(schema)
     for value in (1, "x", None):
         assert moved.is_valid({"a": value}) is own.is_valid({"a": value})
+
+
+def test_an_operation_has_an_id_that_fastmcp_does_not_cut():
+    tools = [Descriptor("a__b"), Descriptor("a_b"), Descriptor("a__c")]
+    paths = openapi_document(tools, {}, title="t", version="1").document["paths"]
+    ids = {path: item["post"]["operationId"] for path, item in paths.items()}
+    assert ids == {"/tools/a__b": "a__b", "/tools/a__c": "a_c", "/tools/a_b": "a_b"}
+
+
+def test_a_body_is_required_if_a_call_without_arguments_is_refused():
+    needed = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    made = exported(Descriptor("bare"), Descriptor("full", input_schema=needed))
+    bodies = {path: item["post"]["requestBody"] for path, item in made.document["paths"].items()}
+    assert [bodies[f"/tools/{name}"].get("required") for name in ("bare", "full")] == [None, True]

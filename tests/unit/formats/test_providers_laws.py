@@ -14,6 +14,7 @@ from sampling import examples
 from toolcrib.core.errors import ExpressionError
 from toolcrib.core.model import Descriptor
 from toolcrib.core.text import compact
+from toolcrib.formats.openapi_document import openapi_document
 from toolcrib.formats.providers import DIALECTS, declare
 from toolcrib.formats.providers.openai_strict import MOST_LEVELS
 from toolcrib.schema.generation import KeyedRandom, arguments_for
@@ -188,6 +189,17 @@ def test_where_nothing_is_lost_whatever_fits_the_declaration_fits_the_tool(diale
         if not declaration.losses:
             event("compared")
             assert judge.is_valid(restored)
+
+
+@LAWS
+@given(input_schemas(), ARGUMENTS)
+def test_an_openapi_operation_accepts_what_its_tool_accepts(schema, drawn):
+    made = openapi_document([Descriptor("tool", input_schema=schema)], {}, title="t", version="1")
+    moved = Validator({"$ref": "#/components/schemas/tool.input", **made.document})
+    own = Validator(schema)
+    for arguments in drawn if not made.losses else ():
+        event("compared")
+        assert moved.is_valid(arguments) is own.is_valid(arguments)
 
 
 @LAWS

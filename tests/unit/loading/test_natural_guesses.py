@@ -41,6 +41,11 @@ def problems(tmp_path, text, name="a.tool.yaml"):
             "/live/auth/type",
             "write `{type: http, scheme: bearer, token: ...}`",
         ),
+        (
+            "mode: live\nlive: {url: 'https://a.example', auth: bearer}",
+            "/live/auth",
+            "write `{type: http, scheme: bearer, token: ...}`",
+        ),
     ],
 )
 def test_a_guess_gets_the_form_to_write(tmp_path, block, pointer, hint):

@@ -109,8 +109,7 @@ class Cards:
 
     def _card(self, tools: list[Any], toolset: str, url: str) -> dict[str, Any]:
         project = self._runtime.project
-        name = project.name if project is not None and project.name else "toolcrib"
-        name = f"{name} {toolset}".strip()
+        name = f"{self._runtime.name} {toolset}".strip()
         described = project.description if project is not None else ""
         interfaces = [
             {"url": url, "protocolBinding": binding, "protocolVersion": VERSION} for binding in BINDINGS

@@ -173,7 +173,7 @@ class ToolServer:
     def _made(self, hint: CacheHint) -> Server[Any]:
         project = self._runtime.project
         server = _Server(
-            project.name if project is not None and project.name else "toolcrib",
+            self._runtime.name,
             version=__version__,
             description=(project.description if project is not None else "") or None,
             cache_hints={"tools/list": hint, "server/discover": hint},

@@ -11,9 +11,9 @@ CONFORMANCE_OPTIONS ?=
 SERVERS_OPTIONS ?=
 FUZZ_MINUTES ?= 10
 
-# Three workers on two cores, since many tests wait for programs that they start; `tests/distribution.py` gives them files.
+# Four workers on two cores, since many tests wait for programs that they start; `tests/distribution.py` gives them files.
 # A worker that dies, such as by `hang_timeout`, fails its test and is not replaced: its replacement would wait for ever.
-SPREAD := -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
+SPREAD := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # A single test with every instance may take many minutes.
 EXHAUSTIVE := --exhaustive --override-ini hang_timeout=3600

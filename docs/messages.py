@@ -5,6 +5,9 @@ changed, record them while the tests run, then update the inventory:
 
     make test TEST_OPTIONS="-p message_recorder"
     .venv/bin/python docs/messages.py
+
+A part of the tests is enough for messages that are new: what is not recorded stays while its text is in the source, and what goes
+is printed.
 """
 
 from __future__ import annotations
@@ -57,33 +60,23 @@ class Message(NamedTuple):
 @cache
 def templates() -> frozenset[str]:
     """Every text in the source of the package that may be a message or a part of one."""
-    found = set()
-    for path in PACKAGE.rglob("*.py"):
-        found |= {
-            text
-            for node in texts_in(ast.parse(path.read_text(encoding="utf-8")))
-            if (text := template_of(node))
-        }
-    return frozenset(found)
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py"))
+    return frozenset(text for tree in trees for node in texts_in(tree) if (text := template_of(node)))
 
 
 def texts_in(tree: ast.AST) -> Iterator[ast.expr]:
     """The texts of a module, f-strings as a whole, without those that are documentation."""
-    if isinstance(tree, ast.Expr) and isinstance(tree.value, ast.Constant):
-        return
-    for node in ast.iter_child_nodes(tree):
+    waiting = [tree]  # no generator for each node: half of the time
+    while waiting:
+        node = waiting.pop()
         if isinstance(node, ast.JoinedStr):
             yield node
-            yield from (
-                text
-                for part in node.values
-                if isinstance(part, ast.FormattedValue)
-                for text in texts_in(part)
-            )
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node
-        else:
-            yield from texts_in(node)
+            waiting += [part for part in node.values if isinstance(part, ast.FormattedValue)]
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                yield node
+        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            waiting += ast.iter_child_nodes(node)
 
 
 def template_of(node: ast.expr) -> str:
@@ -139,21 +132,34 @@ def by_longest_part() -> tuple[tuple[str, str], ...]:
     )
 
 
-def inventory() -> list[Message]:
+def inventory(file: Path = INVENTORY) -> list[Message]:
     """The messages of the inventory."""
-    return [Message(*entry) for entry in json.loads(INVENTORY.read_text(encoding="utf-8"))]
+    return [Message(*entry) for entry in json.loads(file.read_text(encoding="utf-8"))]
 
 
-def update() -> None:
-    """Write the inventory: what the tests recorded, and the examples so far that are still true."""
+def update(file: Path = INVENTORY, folder: Path = RECORDED) -> list[Message]:
+    """Write the inventory: what the tests recorded, and the examples so far that are still true.
+
+    Args:
+        file: The inventory.
+        folder: What the tests recorded.
+
+    Returns:
+        The messages that are no longer in it, since nothing in the source writes their examples.
+    """
     recorded = {
         tuple(entry)
-        for path in RECORDED.glob("*.json")
+        for path in folder.glob("*.json")
         for entry in json.loads(path.read_text(encoding="utf-8"))
     }
-    before = inventory() if INVENTORY.exists() else []
-    kept = [message for message in before if message.template == template_for(message.example)]
-    found = {(message.kind, message.code, message.template): message.example for message in kept}
+    before = inventory(file) if file.exists() else []
+    written = {message: template_for(message.example) for message in before}
+    # Another template may have come to fit an example better: it is an example of that one, recorded or not.
+    found = {
+        (message.kind, message.code, template): message.example
+        for message, template in sorted(written.items(), key=lambda each: each[0].template == each[1])
+        if template
+    }
     for kind, code, recorded_text in sorted(recorded):
         if kind == "outcome" and code[:1].isupper():
             continue  # the class of an exception that the code of a tool raised
@@ -163,8 +169,10 @@ def update() -> None:
             found[key] = min(found.get(key, text), text, key=lambda each: (abs(len(each) - 70), each))
     # Without a template, the text is not of the package: a server, an API or a test has written it.
     lines = [json.dumps([*key, text], ensure_ascii=False) for key, text in sorted(found.items()) if key[2]]
-    INVENTORY.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    file.write_text("[\n" + ",\n".join(lines) + "\n]\n", encoding="utf-8")
+    return [message for message in before if not written[message]]
 
 
 if __name__ == "__main__":
-    update()
+    for gone in update():
+        print(f"no longer written: {gone.kind} {gone.code}: {gone.example}")  # noqa: T201

@@ -1,13 +1,14 @@
 """How the test files of a whole run are distributed among the workers of xdist.
 
 xdist has every worker collect every test, which takes ten seconds. Here each worker collects a part of the files, which it alone
-runs, and the files of `COMMON`, which take longest: they are given one by one to whoever has nothing else left.
+runs, and half of the files of `COMMON`, which take longest: they are given one by one to whoever has nothing else left and has
+collected them.
 """
 
 from __future__ import annotations
 
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
@@ -18,11 +19,24 @@ import pytest
 TESTS = Path(__file__).parent
 
 COMMON = ("docs", "integration")
-"""The folders whose files all workers collect. Those of the first are run first: one takes longer than all others."""
+"""The folders whose files half of the workers collect. Those of the first are run first: one takes longer than all others."""
+
+
+SOURCE = (
+    "architecture/test_modules.py",
+    "architecture/test_one_check.py",
+    "architecture/test_private_members.py",
+    "docs/test_reference.py",
+)
+"""The files that read the source of the package through `source_trees.py`: they are of the first worker."""
+
+
+def reads_source(path: Path) -> bool:
+    return path.relative_to(TESTS).as_posix() in SOURCE
 
 
 def is_common(path: Path) -> bool:
-    return path.relative_to(TESTS).parts[0] in COMMON
+    return path.relative_to(TESTS).parts[0] in COMMON and not reads_source(path)
 
 
 def files_of(worker: int, count: int) -> list[Path]:
@@ -33,7 +47,11 @@ def files_of(worker: int, count: int) -> list[Path]:
     """
     files = sorted(TESTS.rglob("test_*.py"))
     common = [path for path in files if is_common(path)]
-    own = [path for path in files if not is_common(path)][worker::count]
+    own = [path for path in files if not is_common(path) and not reads_source(path)][worker::count]
+    if worker == 0:
+        own = [*filter(reads_source, files), *own]
+    if count > 3:  # with fewer, a half would be given to one worker alone
+        common = common[worker % 2 :: 2]
     first = worker * len(common) // count
     return [*own, *common[first:], *common[:first]]
 
@@ -57,7 +75,7 @@ class FileScheduler:
         self._workers = workers
         self._tests: dict[Any, list[str]] = {}
         self._sent: dict[Any, deque[int]] = {}
-        self._files: deque[list[str]] | None = None
+        self._files: list[list[str]] | None = None
         self._indices: dict[Any, dict[str, int]] = {}
 
     @property
@@ -92,9 +110,12 @@ class FileScheduler:
 
     def schedule(self) -> None:
         """Begin, once all workers have collected their tests."""
-        common = set.intersection(*map(set, self._tests.values()))
-        every = [test for test in next(iter(self._tests.values())) if test in common]
-        self._files = deque([*group] for _, group in groupby(every, key=lambda test: test.partition("::")[0]))
+        counted = Counter(test for tests in self._tests.values() for test in tests)
+        common = {test: count for test, count in counted.items() if count > 1}
+        every = sorted(
+            common, key=lambda test: test.partition("::")[0]
+        )  # those of a file stay in their order
+        self._files = [[*group] for _, group in groupby(every, key=lambda test: test.partition("::")[0])]
         own = {
             node: [index for index, test in enumerate(tests) if test not in common]
             for node, tests in self._tests.items()
@@ -118,10 +139,12 @@ class FileScheduler:
     def _supply(self, node: Any) -> None:
         """Send the next file to a worker that has hardly any tests left, or the end."""
         while len(self._sent[node]) <= 2 and not node.shutting_down:
-            if not self._files:
+            file = next((each for each in self._files if each[0] in self._indices[node]), None)
+            if file is None:
                 node.shutdown()
             else:
-                self._send(node, [self._indices[node][test] for test in self._files.popleft()])
+                self._files.remove(file)
+                self._send(node, [self._indices[node][test] for test in file])
 
     def mark_test_pending(self, item: str) -> None:
         raise NotImplementedError

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+import source_trees
 import toolcrib
 
 PACKAGE = Path(toolcrib.__file__).parent
@@ -36,16 +36,8 @@ VAGUE = {
 }
 
 
-@cache
 def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _trees():
-    """The trees are forgotten after these tests: collections of garbage would visit them again and again."""
-    yield
-    tree_of.cache_clear()
+    return source_trees.trees()[path.relative_to(PACKAGE).as_posix()]
 
 
 def test_no_module_has_a_name_that_says_nothing():
@@ -139,10 +131,10 @@ def test_the_search_for_mode_comparisons_finds_them(source):
 
 def test_nothing_but_the_executor_look_up_asks_which_mode_it_is():
     found = [
-        f"{path}:{node.lineno}"
-        for path in MODULES
-        if path != PACKAGE / "executors" / "__init__.py"
-        for node in ast.walk(tree_of(path))
+        f"{module}:{node.lineno}"
+        for module, nodes in source_trees.nodes().items()
+        if module != "executors/__init__.py"
+        for node in nodes
         if asks_for_a_mode(node)
     ]
     assert found == []

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import ast
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-import toolcrib
-
-PACKAGE = Path(toolcrib.__file__).parent
+import source_trees
 
 
 @cache
 def calls(name: str) -> dict[str, list[ast.Call]]:
     """Module -> its calls of a function or method."""
     found: dict[str, list[ast.Call]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        text = path.read_text("utf-8")
-        if f"{name}(" not in text:
-            continue  # to parse all modules takes long
-        module = path.relative_to(PACKAGE).as_posix()
-        for node in ast.walk(ast.parse(text)):
+    for module, nodes in source_trees.nodes().items():
+        for node in nodes:
             if isinstance(node, ast.Call) and name in (
                 getattr(node.func, "id", ""),
                 getattr(node.func, "attr", ""),

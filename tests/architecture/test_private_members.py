@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-RUNTIME = Path(__file__).parents[2] / "runtime" / "toolcrib"
+import source_trees
 
 PRIVATE = {
     # Closes the connection where it is missing, and says so.
@@ -68,16 +65,8 @@ def private_members(nodes: list[ast.AST], own: set[str], mine: set[str]) -> Iter
                 yield name.value
 
 
-@pytest.fixture(scope="module")
-def nodes():
-    """The nodes of each module: to walk through a tree takes longer than to look at its nodes several times."""
-    return {
-        path.relative_to(RUNTIME).as_posix(): [*ast.walk(ast.parse(path.read_text()))]
-        for path in RUNTIME.rglob("*.py")
-    }
-
-
-def test_private_members_of_other_packages_are_those_that_are_listed(nodes):
+def test_private_members_of_other_packages_are_those_that_are_listed():
+    nodes = source_trees.nodes()
     names = {file: own_names(each) for file, each in nodes.items()}
     # A name of ours is known by where it is stored; `_connection` is both ours and the SDK's.
     own = set().union(*names.values()) - {member for _file, member in PRIVATE}
@@ -85,8 +74,8 @@ def test_private_members_of_other_packages_are_those_that_are_listed(nodes):
     assert found == PRIVATE
 
 
-def test_nothing_is_stored_on_exceptions_and_no_log_record_is_known_by_its_file(nodes):
-    for file, each in nodes.items():
+def test_nothing_is_stored_on_exceptions_and_no_log_record_is_known_by_its_file():
+    for file, each in source_trees.nodes().items():
         for node in each:
             if isinstance(node, ast.Attribute):
                 assert node.attr not in {"__dict__", "pathname"}, f"{file}:{node.lineno}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
+import source_trees
 from toolcrib.core.errors import ExpressionError
 from toolcrib.security.secrets import MissingSecret, UnusableSecret
 
@@ -36,10 +36,13 @@ OUTSIDE = (
 """No problems are made here; some of them name the codes of exceptions."""
 
 
-def codes_in(package: Path) -> set[str]:
-    """The problem codes of a package: whatever its source calls `code`, as far as it is a fixed text."""
+def codes() -> set[str]:
+    """The problem codes of the package: whatever its source calls `code`, as far as it is a fixed text."""
     nodes = [
-        node for path in sources(package) for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        node
+        for module, each in source_trees.nodes().items()
+        if not module.startswith(OUTSIDE)
+        for node in each
     ]
     constants = dict(constants_of(nodes))
     positions = dict(takers_of(nodes))
@@ -48,12 +51,6 @@ def codes_in(package: Path) -> set[str]:
     return {code for code in found - exceptions if code} | {
         ExpressionError.code
     }  # what an expression's failure is called unless it says so
-
-
-def sources(package: Path) -> list[Path]:
-    return [
-        path for path in package.rglob("*.py") if not path.relative_to(package).as_posix().startswith(OUTSIDE)
-    ]
 
 
 def constants_of(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:

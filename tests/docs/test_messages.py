@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -29,6 +30,22 @@ def test_every_example_comes_from_its_template():
         if entry.template and not MESSAGES.pattern_of(entry.template).fullmatch(entry.example)
     ]
     assert not wrong
+
+
+def test_an_update_keeps_what_was_not_recorded_while_its_text_is_in_the_source(tmp_path):
+    file, folder = tmp_path / "inventory.json", tmp_path / "recorded"
+    folder.mkdir()
+    before = [
+        each for each in MESSAGES.inventory()[::200] if each.template == MESSAGES.template_for(each.example)
+    ]
+    kind, code, template, example = moved = next(each for each in before if each.kind == "problem")
+    unfit = moved._replace(template="another text")
+    gone = moved._replace(code="gone", example="is not written")
+    file.write_text(json.dumps([unfit, gone, *before]), encoding="utf-8")
+    (folder / "1.json").write_text(json.dumps([[kind, "new", example]]), encoding="utf-8")
+    assert MESSAGES.update(file, folder) == [gone]
+    new = (kind, "new", template, example)
+    assert {*MESSAGES.inventory(file)} == {(kind, code, template, example), new, *before}
 
 
 TRANSLATED = re.compile(

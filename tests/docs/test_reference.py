@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import toolcrib
-from docs.problem_codes import codes_in
+from docs import problem_codes
 from docs.scripts import script
 from toolcrib.core.errors import ExpressionError
 from toolcrib.executors.mock.variables import NAMES
@@ -52,7 +51,7 @@ def test_the_generated_pages_are_all_there(generated):
 
 @pytest.fixture(scope="module")
 def codes():
-    return codes_in(Path(toolcrib.__file__).parent) | {ExpressionError.code}
+    return problem_codes.codes() | {ExpressionError.code}
 
 
 def test_every_problem_code_is_on_its_page_once(codes):

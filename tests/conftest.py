@@ -10,9 +10,11 @@ import os
 import re
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from itertools import count, groupby
 from math import inf
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
 from time import monotonic, time_ns
 from typing import Any
@@ -90,6 +92,11 @@ def pytest_configure(config: pytest.Config) -> None:
         # of value: more work than that of the few examples of a sample.
         providers._get_local_constants = Constants  # there is no setting for it
     distribution.choose_files(config)
+    whole = (
+        config.args_source is pytest.Config.ArgsSource.TESTPATHS and "PYTEST_XDIST_WORKER" not in os.environ
+    )
+    if whole and EXHAUSTIVE not in os.environ and hasattr(os, "pidfd_open"):
+        config.pluginmanager.register(ForkedCommands())
     if "PYTEST_XDIST_WORKER" in os.environ and not (
         config.getoption("xmlpath") or config.getoption("durations")
     ):
@@ -231,17 +238,58 @@ def aimock() -> Iterator[Any]:
         yield server
 
 
+FORKING = "forking"
+"""What tells a worker of xdist the folder of the forked commands."""
+
+
+class ForkedCommands:
+    """One process forks the commands of all workers of a whole run, since it takes 2 s to start."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._place = Path()
+        self._mark = ""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Start it before the first worker, and tell each worker where it is."""
+        if not self._mark:
+            from forking import forked_command  # type: ignore[import-not-found] # noqa: PLC0415 -- not for a few tests
+
+            folder = Path(self._stack.enter_context(TemporaryDirectory()))
+            with leftovers.default_signals(), leftovers.marked() as self._mark:
+                self._place = self._stack.enter_context(
+                    forked_command(Path(sys.executable), folder, wait=False)
+                )
+        node.workerinput[FORKING] = str(self._place)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """End it, once the workers have ended; nothing that it forked is left."""
+        self._stack.close()
+        left = leftovers.left_by_session(self._mark) if self._mark else []
+        leftovers.end(left)
+        if left:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            print(*left, sep="\n", file=sys.stderr)  # noqa: T201
+
+
 @pytest.fixture(scope="session")
-def forked_servers(_surroundings: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let `commands` and `mcp_sdk_server` start programs by forking: one process for all tests of a worker."""
+def forked_servers(
+    request: pytest.FixtureRequest, _surroundings: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Let `commands` and `mcp_sdk_server` start programs by forking one process."""
     import commands  # type: ignore[import-not-found] # noqa: PLC0415 -- most tests start no program
     import mcp_sdk_server  # type: ignore[import-not-found] # noqa: PLC0415 -- as above
-    from forking import forked_command  # type: ignore[import-not-found] # noqa: PLC0415 -- as above
+    from forking import forked_command  # noqa: PLC0415 -- as above
 
-    with (
-        forked_command(Path(sys.executable), tmp_path_factory.mktemp("forking")) as place,
-        pytest.MonkeyPatch.context() as patch,
-    ):
+    told = getattr(request.config, "workerinput", {}).get(FORKING)
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        place = (
+            Path(told)
+            if told
+            else stack.enter_context(forked_command(Path(sys.executable), tmp_path_factory.mktemp("forking")))
+        )
         patch.setattr(commands, "TOOLCRIB", [str(place / "toolcrib")])
         patch.setattr(commands, "PYTHON", [str(place / "python")])
         patch.setattr(mcp_sdk_server, "PYTHON", str(place / "python"))

@@ -24,6 +24,7 @@ import atexit, builtins, gc, importlib, os, pkgutil, runpy, select, signal, sock
 listening, command = socket.socket(socket.AF_UNIX), sys.argv[2]
 listening.bind(sys.argv[1])
 listening.listen()
+print("listening", flush=True)
 sys.path[0] = os.path.dirname(command)
 
 import toolcrib
@@ -187,7 +188,9 @@ os._exit(code)
 
 
 @contextmanager
-def forked_command(python: Path, folder: Path, script: Path | None = None) -> Iterator[Path]:
+def forked_command(
+    python: Path, folder: Path, script: Path | None = None, *, wait: bool = True
+) -> Iterator[Path]:
     """The folder with commands `toolcrib` and `python` that do what those of an environment do.
 
     `python` forks for scripts and `-c`, with `-W error` or no option; for all else it is the interpreter.
@@ -196,6 +199,7 @@ def forked_command(python: Path, folder: Path, script: Path | None = None) -> It
         python: The interpreter of the environment.
         folder: An empty folder; its path is short enough for the address of a socket.
         script: What the command runs instead, a Python file.
+        wait: Until commands can be forked; else the first ones wait for that.
     """
     command, address = script or python.parent / "toolcrib", folder / "socket"
     place = folder / "bin"
@@ -213,7 +217,9 @@ def forked_command(python: Path, folder: Path, script: Path | None = None) -> It
     with subprocess.Popen(started, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+            assert process.stdout.readline() == "listening\n"
+            if wait:
+                assert process.stdout.readline() == "ready\n"
             yield place
         finally:
             process.kill()

@@ -107,7 +107,8 @@ class _FileWriter:
             return _told(problems)
         why = ""
         # YAML first, because people will edit the file.
-        for suffix, text in (("yaml", yaml_text(own, self._schema)), ("json", json_text(own, self._schema))):
+        for suffix, write in (("yaml", yaml_text), ("json", json_text)):
+            text = write(own, self._schema)
             file = f"{_safe(meant.name)}.tool.{suffix}"
             read, problems = self._read(file, text)
             why = _difference(meant, read) if read is not None else _told(problems)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from toolcrib.core.errors import DocumentError
 from toolcrib.core.model import JSON
+from toolcrib.core.text import compact
 from toolcrib.formats.imported_tools import ImportedTools
 from toolcrib.formats.imports.sources import elements
 from toolcrib.formats.tool_lists import ListedTool, ToolList
@@ -371,7 +372,7 @@ class _Repair:
             if is_valid(meant):
                 written["default"] = meant
                 if meant is not value:
-                    self._tell(pointer, f"the default {_shown(value)} is read as `{json.dumps(meant)}`")
+                    self._tell(pointer, f"the default `{compact(value)}` is read as `{compact(meant)}`")
                 return
         self._tell(pointer, f"the default {_shown(value)} does not match its schema; it was left out")
 

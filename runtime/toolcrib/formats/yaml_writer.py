@@ -29,6 +29,7 @@ _RESERVED: Final = frozenset(("false", "n", "nan", "no", "null", "off", "on", "t
 
 # Not printable (YAML 1.2.2, 5.1), or a line break in YAML 1.1 (U+0085, U+2028, U+2029).
 _NOT_RAW: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_ESCAPED: Final = re.compile(rf'["\\]|{_NOT_RAW.pattern}')
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -95,6 +96,8 @@ def _scalar(text: str) -> str:
 def _quoted(text: str) -> str:
     # Bidirectional controls and the like can hide text from a reviewer. As escapes they are visible.
     unseen = {hidden.offset for hidden in hidden_characters(text)}
+    if not unseen and not _ESCAPED.search(text):
+        return f'"{text}"'
     return f'"{"".join(_character(each, place in unseen) for place, each in enumerate(text))}"'
 
 

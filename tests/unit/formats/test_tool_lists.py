@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sampling import sample
-from toolcrib import Executors, Runtime
+from toolcrib import Executors, Registry, Runtime
 from toolcrib.core.text import json_equal
 from toolcrib.formats.descriptor_files import descriptor_files
 from toolcrib.formats.imported_tools import ImportedTools
@@ -300,3 +300,28 @@ def test_strict_forms_come_back_as_they_were_declared(dialect):
     reader = next((READERS[name] for name in READERS if dialect.startswith(name)), tools_of_openai)
     back = only(reader([declared.definition]))
     assert json_equal(back.descriptor["input_schema"], expected(declared.schema, dialect))
+
+
+async def test_the_list_of_a_real_server_comes_back_without_loss():
+    from mcp_sdk_server import sdk_server  # noqa: PLC0415 -- the SDK takes a second to import
+
+    async with Runtime(Registry(), servers={"sdk": sdk_server()}) as runtime:
+        definitions = (await runtime.catalogue("sdk")).tools
+    assert len(definitions) > 5
+    imported = tools_of_mcp({"tools": [*definitions.values()]})
+    assert (imported.refused, imported.remarks) == ([], [])
+    for tool in imported.tools:
+        assert meaning(definition_of(descriptor(tool))) == meaning(definitions[tool.key])
+
+
+def meaning(definition):
+    """A definition without what means the same as if it was left out."""
+    usual = {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
+    said = {key: value for key, value in definition.items() if value is not None}
+    hints = {
+        key: hint
+        for key, hint in said.pop("annotations", {}).items()
+        if hint is not None and usual.get(key) is not hint
+    }
+    said["description"] = said.get("description") or said.get("title") or said["name"].replace("_", " ")
+    return {**said, "annotations": hints}

@@ -8,6 +8,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
@@ -21,7 +22,10 @@ from toolcrib.provider import Event
 from toolcrib.schema.validation.violations import shorten
 from toolcrib.security.path_access import EVERYWHERE
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy
-from toolcrib.serve.acp.connection_timeline import ConnectionTimeline, SessionEvent, Side
+from toolcrib.serve.acp.connection_observer import ConnectionObserver
+from toolcrib.serve.acp.connection_timeline import SessionEvent, Side
+from toolcrib.serve.acp.diagnosis import PATIENCE, ConnectionFinding
+from toolcrib.serve.acp.recordings import Recorder
 from toolcrib.serve.acp.session_timeline import STOP_REASONS
 from toolcrib.serve.mcp.options import Options
 
@@ -146,6 +150,8 @@ class Agent:
         login: str = "",
         observers: Sequence[Observer] = (),
         report: Callable[[Problem], None] | None = None,
+        record: str | os.PathLike[str] | None = None,
+        patience: float = PATIENCE,
     ) -> None:
         """Configure an agent. Entering it starts it.
 
@@ -164,6 +170,8 @@ class Agent:
             login: ID of the method with which to log in (default: none, the agent is already logged in).
             observers: See every line of the protocol.
             report: Receives problems as they happen.
+            record: File for a recording of every message, with masked secrets.
+            patience: Seconds after which a request without an answer, or a silent turn, is reported as a problem.
 
         Raises:
             ConfigurationError: The command is empty, a root is not a folder, or the policy cannot be applied to an agent.
@@ -189,7 +197,10 @@ class Agent:
         self._process: AgentProcess | None = None
         self._connection: AcpConnection | None = None
         self._methods: ClientMethods | None = None
-        self._timeline = ConnectionTimeline()
+        self._record = record
+        self._wire = ConnectionObserver(warn=self._found, patience=patience)
+        self._wire.listeners.append(self._event)
+        self._watching: asyncio.Task[None] | None = None
         self._numbers = _EventNumbers()
         self._offer: AgentToolServer | None = None
         self._deliver: Callable[[Event], None] | None = None
@@ -222,6 +233,7 @@ class Agent:
         """Cancel the turn, and end the agent with everything that it has started."""
         await self.cancel()
         await self._end()
+        self._wire.close()
         if self._offer is not None:
             await self._offer.close()
             self._offer = None
@@ -403,6 +415,8 @@ class Agent:
             from toolcrib.acp.permissions import Permissions  # noqa: PLC0415 -- as above
 
         await self._end()
+        if self._record is not None and self._wire.recorder is None:
+            self._wire.recorder = Recorder(Path(self._record), by="client", name=self._command.name)
         engine = None if self._runtime is None else engine_of(self._runtime)
         files = AgentFiles(self._roots, lambda: EVERYWHERE if engine is None else engine.paths)
         permissions = Permissions(
@@ -425,7 +439,7 @@ class Agent:
         )
         await process.start()
         self._process = process
-        self._timeline = ConnectionTimeline()
+        self._watching = asyncio.create_task(self._wire.watch())
         self._numbers.begin()
         connection = self._connection = AcpConnection(process, methods.handle)
         told = await self._in_time("initialize", connection.initialize(offer.capabilities(), "toolcrib"))
@@ -493,8 +507,11 @@ class Agent:
         if process is not None:
             await process.end()
             # What is still open never ends.
-            for event in self._timeline.ended():
-                self._event(event)
+            self._wire.ended(f"the agent {process.ended}")
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait({self._watching})
+            self._watching = None
 
     # What passes the wire.
 
@@ -504,13 +521,11 @@ class Agent:
             observer(line)
         sender: Side = "agent" if line.direction == "in" else "client"
         if line.fault:
-            events = self._timeline.invalid_line(sender, line.number, line.fault)
-        else:
-            if sender == "agent" and self._methods is not None:
-                self._methods.view.follow(line.message)
-            events = self._timeline.message(sender, line.message, line=line.number)
-        for event in events:
-            self._event(event)
+            self._wire.invalid_line(sender, line.fault, line.data.decode(errors="replace"), line.number)
+            return
+        if sender == "agent" and self._methods is not None:
+            self._methods.view.follow(line.message)
+        self._wire.message(sender, line.message, line.number)
 
     def _event(self, told: SessionEvent) -> None:
         if told.session not in {"", self.session} and self._opening:
@@ -520,13 +535,17 @@ class Agent:
         if self._skips:
             self._numbers.skip(told.event)
             return
-        event = self._numbers.of(told.event)
-        if event.type == "violation":
-            self._problem(str((event.details or {}).get("code", "")), event.text)
-        (self._deliver or self._between.append)(event)
+        (self._deliver or self._between.append)(self._numbers.of(told.event))
 
-    def _problem(self, code: str, message: str) -> None:
-        problem = Problem(code=code, message=message, severity="warning", source=self._command.name)
+    def _found(self, finding: ConnectionFinding) -> None:
+        """Receive what is wrong on the connection: each thing once."""
+        if not self._skips:
+            self._problem(finding.code, finding.message, finding.hint)
+
+    def _problem(self, code: str, message: str, hint: str = "") -> None:
+        problem = Problem(
+            code=code, message=message, hint=hint, severity="warning", source=self._command.name
+        )
         self.problems.append(problem)
         if self._report is None:
             _log.warning("%s", problem)

@@ -6,8 +6,8 @@ import asyncio
 import os
 import shlex
 import sys
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeVar
 
@@ -28,17 +28,26 @@ from toolcrib.cli.options import (
     print_refusals,
     read_options,
 )
+from toolcrib.cli.output import problem_text
 from toolcrib.cli.redirected_stdout import duplicated_stdout, redirected_stdout
 from toolcrib.cli.trust import ask_for_consent, can_ask
 from toolcrib.core.clock import parse_duration
-from toolcrib.core.errors import Problem
+from toolcrib.core.errors import ConfigurationError, Problem, did_you_mean
 from toolcrib.core.model import JSON, NOTHING, Outcome
 from toolcrib.core.text import compact, escape_terminal
 from toolcrib.engine.runtime import Runtime
 from toolcrib.provider import Event
 from toolcrib.security.tool_policy import NO_POLICY
+from toolcrib.serve.acp.recordings import Recording, replayed
+from toolcrib.serve.broadcast import EventBroadcast
+from toolcrib.serve.http_common.listen_address import ListenAddress
 
 T = TypeVar("T")
+
+MOST_PORT = 65535
+
+BROADCAST_SESSION = "agent"
+"""The session of all events that are broadcast: an agent has one timeline, also if it is started again."""
 
 OF_STOP: Mapping[str, int] = {
     "end_turn": exit_codes.OK,
@@ -82,6 +91,18 @@ class AgentRunOptions(NamedTuple):
     resumed: str
     timeout: float | None
     as_json: bool
+    record: Path | None
+    broadcast: ListenAddress | None
+    token_variables: tuple[str, ...]
+
+
+def _listen_address(_ctx: click.Context, _param: click.Parameter, text: str | None) -> ListenAddress | None:
+    if text is None:
+        return None
+    host, _mark, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) <= MOST_PORT):
+        raise click.BadParameter(f"`{text}` is neither a port nor an address; write 8010 or 127.0.0.1:8010")
+    return ListenAddress(host.strip("[]") or "127.0.0.1", int(port))
 
 
 @command.command("run")
@@ -144,6 +165,25 @@ class AgentRunOptions(NamedTuple):
     is_flag=True,
     help="Print one JSON object per line: the events, and the result of each turn.",
 )
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Record every message to this file, for `toolcrib agent replay` and `toolcrib doctor --acp`. Secrets are masked.",
+)
+@click.option(
+    "--broadcast",
+    metavar="PORT",
+    callback=_listen_address,
+    help="Send the events to front ends that connect to this port of this machine, or to HOST:PORT; 0 picks a free one.",
+)
+@click.option(
+    "--token-env",
+    "token_variables",
+    multiple=True,
+    metavar="NAME",
+    help="Front ends must present the token in this environment variable. Can be repeated.",
+)
 @read_options
 @click.pass_context
 def run(
@@ -180,7 +220,11 @@ def run(
         print_refusals(runtime)
         ask_for_consent(runtime)
     piped = is_piped()
-    with asyncio.Runner() as runner, duplicated_stdout() as out:
+    with (
+        asyncio.Runner() as runner,
+        duplicated_stdout() as out,
+        _broadcast(options) as front_ends,
+    ):
         show = _JsonLines(out) if options.as_json else _Terminal(out, echoes=piped and prompt is None)
         driven = Agent(
             words,
@@ -196,8 +240,9 @@ def run(
             mode=options.agent_mode,
             login=options.login,
             report=show.problem,
+            record=options.record,
         )
-        session = AgentSessionRun(runner, driven, show, options)
+        session = AgentSessionRun(runner, driven, show, options, front_ends)
         try:
             stops = session.run(runtime, prompt, _piped_lines() if piped else None)
         except AgentFailure as error:
@@ -206,6 +251,72 @@ def run(
         finally:
             session.close(runtime)
     ctx.exit(next((code for stop in stops if (code := OF_STOP[stop])), exit_codes.OK))
+
+
+@contextmanager
+def _broadcast(options: AgentRunOptions) -> Iterator[Callable[[Event], None]]:
+    """Broadcast events within the block, if the user wants it.
+
+    Yields:
+        Broadcasts an event.
+    """
+    if options.broadcast is None:
+        if options.token_variables:
+            raise click.UsageError("`--token-env` needs `--broadcast`")
+        yield lambda _event: None
+        return
+    from toolcrib.cli.serve import tokens_of  # noqa: PLC0415 -- the servers, which nothing else here needs
+
+    tokens = tokens_of(options.token_variables, ())
+    address = options.broadcast._replace(tokens=tuple(tokens.values()), users=tuple(tokens))
+    with EventBroadcast(address, print_warning) as server:
+        click.echo(f"broadcasting at {server.url}", err=True)
+        yield lambda event: server.add(BROADCAST_SESSION, event)
+
+
+@command.command("replay")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--session", metavar="ID", default="", help="Only this session.")
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object per line: the events, with their `session`.",
+)
+@click.pass_context
+def replay(ctx: click.Context, *, file: Path, session: str, as_json: bool) -> None:
+    """Show what happened on a recorded connection, as `agent run` has shown it.
+
+    FILE was written by `toolcrib agent run --record` or `toolcrib serve acp --record`. Nothing is started. Exits with 1 if a line of
+    it cannot be read. `toolcrib doctor --acp FILE` says what is wrong on the connection.
+    """
+    recording = Recording(file)
+    shown: set[str] = set()
+    with duplicated_stdout() as out:
+        lines, terminal = _JsonLines(out), _Terminal(out, echoes=True)
+        for told in replayed(recording):
+            if session and told.session != session:
+                continue
+            if as_json:
+                lines.line(told.as_json())
+                shown.add(told.session)
+                continue
+            if told.session and told.session not in shown:
+                terminal.note(f"session {told.session}")
+            shown.add(told.session)
+            terminal.replay(told.event)
+        terminal.ended()
+    for problem in recording.problems:
+        click.echo(problem_text(problem), err=True)
+    if session and session not in shown:
+        hint = did_you_mean(session, {told.session for told in replayed(Recording(file)) if told.session})
+        raise ConfigurationError(
+            f"the recording has no session `{session}`",
+            code="unknown_session",
+            hint=hint or "leave out `--session`",
+        )
+    wrong = any(problem.severity == "error" for problem in recording.problems)
+    ctx.exit(exit_codes.PROBLEMS if wrong else exit_codes.OK)
 
 
 def _words(text: str) -> list[str]:
@@ -244,15 +355,22 @@ class AgentSessionRun:
         agent: The agent.
         show: Displays events.
         options: The options of the command line.
+        front_ends: Broadcasts an event.
     """
 
     def __init__(
-        self, runner: asyncio.Runner, agent: Agent, show: _Display, options: AgentRunOptions
+        self,
+        runner: asyncio.Runner,
+        agent: Agent,
+        show: _Display,
+        options: AgentRunOptions,
+        front_ends: Callable[[Event], None],
     ) -> None:
         self._runner = runner
         self._agent = agent
         self._show = show
         self._options = options
+        self._front_ends = front_ends
         self._signal: EndingSignal = click.get_current_context().meta[ENDING_SIGNAL]
 
     def run(self, runtime: Runtime, prompt: str | None, lines: Iterable[str] | None) -> list[str]:
@@ -288,7 +406,7 @@ class AgentSessionRun:
         # Without the events of the session so far, if it is continued.
         if self._options.resumed:
             for event in await self._agent.resume(self._options.resumed):
-                self._show.event(event)
+                self._event(event)
         else:
             await self._agent.__aenter__()
 
@@ -326,7 +444,11 @@ class AgentSessionRun:
 
     async def _followed(self, turn: Turn) -> None:
         async for event in turn:
-            self._show.event(event)
+            self._event(event)
+
+    def _event(self, event: Event) -> None:
+        self._show.event(event)
+        self._front_ends(event)
 
 
 class _JsonLines:
@@ -336,7 +458,7 @@ class _JsonLines:
         self._out = out
 
     def event(self, event: Event) -> None:
-        self._line(event.as_json())
+        self.line(event.as_json())
 
     def said(self, line: str) -> None:
         """Print nothing: the event follows."""
@@ -354,12 +476,13 @@ class _JsonLines:
             told["failure"] = dict(result.failure)
         if result.usage:
             told["usage"] = dict(result.usage)
-        self._line(told)
+        self.line(told)
 
     def ended(self) -> None:
         """Print nothing."""
 
-    def _line(self, value: dict[str, JSON]) -> None:
+    def line(self, value: dict[str, JSON]) -> None:
+        """Print a value."""
         click.echo(compact(value), file=self._out)
 
 
@@ -382,6 +505,18 @@ class _Terminal(Terminal):
             self.note(f"mode: {details['mode']}")
         else:
             super().event(event)
+
+    def replay(self, event: Event) -> None:
+        """Print an event of a recording: also what `run` prints of its prompts, its problems and its results."""
+        if event.type == "user":
+            self.said(event.text)
+        elif event.type == "violation":
+            self.warning(event.text)
+        elif event.type == "turn_ended":
+            self.event(event)
+            self.stopped(TurnResult(event.stop))
+        else:
+            self.event(event)
 
     def problem(self, problem: Problem) -> None:
         self.warning(str(problem))

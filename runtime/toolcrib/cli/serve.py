@@ -153,7 +153,7 @@ class ServerOptions(NamedTuple):
             ConfigurationError: A token cannot be read.
         """
         tls = _certificate_files(self.tls_cert, self.tls_key)
-        tokens = _tokens(self.token_variables, self.token_files)
+        tokens = tokens_of(self.token_variables, self.token_files)
         return ListenAddress(
             self.host, self.port, tuple(tokens.values()), tuple(tokens), self.hosts, self.origins, tls=tls
         )
@@ -525,7 +525,7 @@ def _say(text: str) -> None:
     click.echo(f"toolcrib: {escape_terminal(text)}", err=True)
 
 
-def _tokens(variables: Iterable[str], files: Iterable[Path]) -> dict[str, str]:
+def tokens_of(variables: Iterable[str], files: Iterable[Path]) -> dict[str, str]:
     """Read the tokens, one of which clients must present: name of the variable or file -> token.
 
     Raises:

@@ -31,6 +31,7 @@ class ConnectionObserver:
     Attributes:
         timeline: The current connection so far.
         listeners: Receive the events. Secrets in them are masked.
+        recorder: Writes the recording; None for none.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class ConnectionObserver:
     ) -> None:
         self.timeline = ConnectionTimeline()
         self.listeners: list[Listener] = []
-        self._recorder = recorder
+        self.recorder = recorder
         self._clock = RealClock() if clock is None else clock
         self._start = self._clock.monotonic()
         self._lines: Counter[Side] = Counter()
@@ -62,10 +63,10 @@ class ConnectionObserver:
         """
         number = self._number(sender, line)
         # A watchdog shows no values, and masking takes longer than the rest.
-        if self._recorder is not None or self.listeners:
+        if self.recorder is not None or self.listeners:
             message = masked_message(message)
-        if self._recorder is not None:
-            self._recorder.message(sender, number, message)
+        if self.recorder is not None:
+            self.recorder.message(sender, number, message)
         at = self._clock.monotonic() - self._start
         self._tell(self.timeline.message(sender, message, at=at, line=number), sender, number)
 
@@ -79,8 +80,8 @@ class ConnectionObserver:
             line: As in `message`.
         """
         number = self._number(sender, line)
-        if self._recorder is not None:
-            self._recorder.invalid_line(sender, number, why, text)
+        if self.recorder is not None:
+            self.recorder.invalid_line(sender, number, why, text)
         self._tell(self.timeline.invalid_line(sender, number, why), sender, number)
 
     def ended(self, why: str = "") -> None:
@@ -91,16 +92,16 @@ class ConnectionObserver:
         """
         if self._over:
             return
-        if self._recorder is not None:
-            self._recorder.ended(why)
+        if self.recorder is not None:
+            self.recorder.ended(why)
         self._tell(self.timeline.ended(), "", 0)
         self._over = True
 
     def close(self) -> None:
         """End the connection and the recording."""
         self.ended()
-        if self._recorder is not None:
-            self._recorder.close()
+        if self.recorder is not None:
+            self.recorder.close()
 
     async def watch(self) -> None:
         """Report requests that wait too long, until cancelled."""

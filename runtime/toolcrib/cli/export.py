@@ -44,6 +44,7 @@ from toolcrib.formats.openapi_document import openapi_document
 from toolcrib.formats.promptpack.pack_writer import export_promptpack
 from toolcrib.formats.providers import DIALECTS, declare
 from toolcrib.formats.tool_page import ToolSection, html_page, markdown_page, sections_of
+from toolcrib.formats.utcp_manual import utcp_manual
 from toolcrib.security.trust import Untrusted
 
 
@@ -210,6 +211,22 @@ def openapi(ctx: click.Context, /, *, server: str, **options: Any) -> None:
         return Exported(made.document, [(tool, "", message) for tool, message in made.losses])
 
     _export(ctx, "openapi", make, **options)
+
+
+@command.command("utcp")
+@_tools_options
+def utcp(ctx: click.Context, /, **options: Any) -> None:
+    """Write the tools as a UTCP manual, whose readers call the services of the tools themselves.
+
+    Tools with a `live`, `exec` or `mcp` block, and mocks with a constant result, have a call template. Others, and parts of
+    requests that UTCP cannot send, are listed on stderr. Credentials are written as `${NAME}`.
+    """
+
+    def make(runtime: Runtime, tools: Sequence[Descriptor], names: Mapping[str, str]) -> Exported:
+        made = utcp_manual(tools, names, servers=runtime.servers)
+        return Exported(made.document, made.losses)
+
+    _export(ctx, "utcp", make, **options)
 
 
 def _page_command(name: str, summary: str, page: Callable[[str, str, list[ToolSection]], str]) -> None:

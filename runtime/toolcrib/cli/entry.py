@@ -76,11 +76,11 @@ VERBS: Mapping[str, Verb] = {
     "diff": Verb("diff", "Compare two sets of tools, and say what each change means."),
     "import": Verb(
         "import_",
-        "Import tools: of servers, lists for model providers, benchmarks, PromptKit and PromptPacks.",
+        "Import tools: of servers, requests, lists for model providers, benchmarks, and files of other tool systems.",
     ),
     "export": Verb(
         "export",
-        "Export tools to other formats: model providers, MCP, OpenAPI, documentation, descriptor files.",
+        "Export tools to other formats: model providers, MCP, OpenAPI, UTCP, documentation, descriptor files.",
     ),
     "stubs": Verb("stubs", "Write a typed Python module for the tools."),
     "serve": Verb("serve", "Serve the tools to other programs."),

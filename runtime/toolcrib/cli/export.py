@@ -50,7 +50,7 @@ from toolcrib.security.trust import Untrusted
 
 @click.group("export")
 def command() -> None:
-    """Export tools to other formats: model providers, MCP, OpenAPI, documentation, descriptor files."""
+    """Export tools to other formats: model providers, MCP, OpenAPI, UTCP, documentation, descriptor files."""
 
 
 class Exported(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import click
 
-from toolcrib.cli import exit_codes
-from toolcrib.cli.import_lists import COMMANDS, import_list
+from toolcrib.cli import exit_codes, import_lists, import_requests
+from toolcrib.cli.import_lists import import_list
 from toolcrib.cli.imported_files import ImportOptions, import_options, write_import
 from toolcrib.cli.options import (
     ReadOptions,
@@ -48,10 +48,10 @@ FILE_ENDINGS = (".json", ".yaml", ".yml")
 
 @click.group("import")
 def command() -> None:
-    """Import tools: of servers, lists for model providers, benchmarks, PromptKit and PromptPacks."""
+    """Import tools: of servers, requests, lists for model providers, benchmarks, and files of other tool systems."""
 
 
-for _command in COMMANDS:
+for _command in (*import_lists.COMMANDS, *import_requests.COMMANDS):
     command.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""What usually holds a secret in recordings of requests, by its name."""
+"""What holds a secret in recordings of requests, by its name."""
 
 from __future__ import annotations
 
@@ -7,25 +7,18 @@ from typing import Final
 
 from toolcrib.core.model import JSON
 from toolcrib.core.text import json_equal
+from toolcrib.formats.imports.secrets import tells_secret
 from toolcrib.formats.request_names import words_of
 
-_SECRET_WORDS: Final = re.compile(
-    r"password|passwd|passphrase|pwd|secret|api_?key|access_?key|private_?key|access_?token|refresh_?token|id_?token"
-    r"|auth_?token|session_?(id|token|key)|authorization|credentials?|csrf|xsrf|jwt|signature|sid"
+_OF_SESSIONS: Final = re.compile(
+    r"(^|_)(sid|csrf|xsrf|session|session_?id|session_?key|sessionid|signature|sig|otp|pin|auth|access_?key_?id|app_?key)$"
 )
-_SECRET_ENDS: Final = re.compile(r"(^|_)(token|auth|session|sessionid|key_id|otp|pin)$")
-_NOT_SECRET: Final = re.compile(
-    r"(page|next|prev|previous|continuation|cursor|sync|max|min|type|count|tokens|expires?)_?token|token_?(type|count|limit)|public_key|has_|is_"
-)
+"""Names in requests of browsers, besides those that are secrets everywhere."""
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a header, parameter or member of this name usually holds a secret."""
-    words = "_".join(words_of(name))
-    if _NOT_SECRET.search(words):
-        return False
-    found = _SECRET_WORDS.search(words) is not None or _SECRET_ENDS.search(words) is not None
-    return found or words.replace("_", "") in {"apikey", "appkey", "xapikey"}
+    """Whether a header, cookie, parameter or member of this name holds a secret."""
+    return tells_secret(name) or _OF_SESSIONS.search("_".join(words_of(name))) is not None
 
 
 HIDDEN: Final = "***"

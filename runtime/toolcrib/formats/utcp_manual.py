@@ -132,7 +132,9 @@ class _Draft:
             mode = next(iter(tool.bindings), tool.mode or "none")
             raise _NotExpressible(f"/{mode}", f"UTCP has no counterpart of the mode `{mode}`")
         written = {each.partition(".")[0] for each in tool.origin.written}
-        self.losses += ((f"/{key}", f"`{key}`") for key in _NOT_OF_UTCP if key in written or _is_set(tool, key))
+        self.losses += (
+            (f"/{key}", f"`{key}`") for key in _NOT_OF_UTCP if key in written or _is_set(tool, key)
+        )
         found: dict[str, Any] = {"name": name, "description": description_of(tool), "inputs": inputs}
         live: Any = tool.bindings.get("live", {})
         if isinstance(tool.output_schema, dict) and "select" not in live:

@@ -152,12 +152,18 @@ KINDS: Final = (
     SourceKind("openapi", "a Swagger description", _has("swagger")),
     SourceKind("har", "a browser recording (HAR)", _holds("log", "entries")),
     SourceKind("postman", "a Postman collection", _has("info", "item")),
+    SourceKind("postman", "a Postman collection", _holds("collection", "item")),
     SourceKind("utcp", "a UTCP manual", _has("utcp_version", "tools")),
     SourceKind("utcp", "a UTCP manual", _has("manual_version", "tools")),
     SourceKind(
         "utcp", "a UTCP manual", _lists(lambda tool: "tool_call_template" in tool or "tool_provider" in tool)
     ),
     SourceKind("higress", "a Higress configuration", _lists(lambda tool: "requestTemplate" in tool)),
+    SourceKind(
+        "higress",
+        "a Higress plugin",
+        lambda value: isinstance(value, dict) and value.get("kind") == "WasmPlugin" and "spec" in value,
+    ),
     SourceKind("mci", "an MCI file", _has("schemaVersion", "tools")),
     SourceKind("promptkit", "a PromptKit arena", _is_arena),
     SourceKind("promptpack", "a PromptPack", _has("prompts", "template_engine")),

@@ -363,9 +363,9 @@ def _body(
     if not isinstance(said, dict) or said.get("disabled") or not said.get("mode"):
         return None, ""
     kind = next((value for name, value in headers if name.lower() == "content-type"), "")
-    mode = said["mode"]
-    content = said.get(mode)
-    if mode == "raw":
+    form = said["mode"]
+    content = said.get(form)
+    if form == "raw":
         text = content if isinstance(content, str) else ""
         language = ((said.get("options") or {}).get("raw") or {}).get("language", "")
         kind = kind or _MEDIA_TYPES.get(language, "")
@@ -375,11 +375,11 @@ def _body(
         return (
             HttpBody(kind, json_with_variables(resolved) if "json" in kind else resolved) if text else None
         ), kind
-    if mode == "graphql":
+    if form == "graphql":
         return HttpBody("application/json", _graphql(content, scope)), "application/json"
-    if mode in {"urlencoded", "formdata"}:
+    if form in {"urlencoded", "formdata"}:
         fields = [_field(each, scope, texts) for each in content or () if not each.get("disabled")]
-        usual = "application/x-www-form-urlencoded" if mode == "urlencoded" else "multipart/form-data"
+        usual = "application/x-www-form-urlencoded" if form == "urlencoded" else "multipart/form-data"
         return (HttpBody(usual, fields=fields) if fields else None), usual if fields else ""
     kind = kind or "application/octet-stream"
     return HttpBody(kind), kind

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
@@ -108,6 +108,7 @@ class _Draft:
         self._known: dict[str, Any] = found if isinstance(found, dict) else {}
         self._inputs: dict[str, Any] = {}
         self._required: list[str] = []
+        self._is_request = False
         self._left = dict.fromkeys(self._known)
         required: Any = self._schema.get("required", [])
         self._of_required = frozenset(required)
@@ -115,27 +116,21 @@ class _Draft:
     def tool(self, alias: str) -> dict[str, JSON]:
         """The tool."""
         tool = self._tool
-        name = alias
-        if "live" in tool.bindings:
-            template = self._http(tool.bindings["live"])
-            inputs = self._wire_schema()
-        elif "mcp" in tool.bindings or tool.mode == "mcp":
-            template, name = self._server(tool.bindings.get("mcp", {}))
-            inputs = _model_schema(self._schema)
-        elif "exec" in tool.bindings:
-            template = self._program(tool.bindings["exec"])
-            inputs = _model_schema(self._schema)
-        elif "mock" in tool.bindings:
-            template = self._text(tool.bindings["mock"])
-            inputs = _model_schema(self._schema)
-        else:
-            mode = next(iter(tool.bindings), tool.mode or "none")
-            raise _NotExpressible(f"/{mode}", f"UTCP has no counterpart of the mode `{mode}`")
+        usual = tool.mode or next(iter(tool.bindings), "")
+        kind = next((each for each in self._templates() if each in tool.bindings), usual)
+        template_of = self._templates().get(kind)
+        if template_of is None:
+            raise _NotExpressible(
+                f"/{kind}" if kind else "", f"UTCP has no counterpart of the mode `{kind or 'none'}`"
+            )
+        template, name = template_of(tool.bindings.get(kind, {}))
+        # Only a request renames arguments.
+        inputs = self._wire_schema() if self._is_request else _model_schema(self._schema)
         written = {each.partition(".")[0] for each in tool.origin.written}
         self.losses += (
             (f"/{key}", f"`{key}`") for key in _NOT_OF_UTCP if key in written or _is_set(tool, key)
         )
-        found: dict[str, Any] = {"name": name, "description": description_of(tool), "inputs": inputs}
+        found: dict[str, Any] = {"name": name or alias, "description": description_of(tool), "inputs": inputs}
         live: Any = tool.bindings.get("live", {})
         if isinstance(tool.output_schema, dict) and "select" not in live:
             output = (
@@ -147,6 +142,10 @@ class _Draft:
         if tool.tags:
             found["tags"] = [*tool.tags]
         return {**found, "tool_call_template": template}
+
+    def _templates(self) -> Mapping[str, Callable[[Any], tuple[dict[str, Any], str]]]:
+        """Mode -> the call template of its block, and the name that UTCP needs for it; the first that a tool has is written."""
+        return {"live": self._http, "mcp": self._server, "exec": self._program, "mock": self._text}
 
     def _wire_schema(self) -> dict[str, Any]:
         schema: dict[str, Any] = {"type": "object", "properties": self._inputs}
@@ -170,7 +169,8 @@ class _Draft:
 
     # -- live
 
-    def _http(self, block: Any) -> dict[str, Any]:
+    def _http(self, block: Any) -> tuple[dict[str, Any], str]:
+        self._is_request = True
         method = block.get("method", "GET")
         if method not in _METHODS:
             raise _NotExpressible("/live/method", f"UTCP does not send {method}")
@@ -201,7 +201,7 @@ class _Draft:
         for key in block:
             if key not in _KEPT:
                 self.losses.append((f"/live/{key}", f"`{key}`"))
-        return template
+        return template, ""
 
     def _url(self, url: str) -> str:
         pieces, at = [], 0
@@ -347,7 +347,7 @@ class _Draft:
 
     # -- exec, mcp, mock
 
-    def _program(self, block: Any) -> dict[str, Any]:
+    def _program(self, block: Any) -> tuple[dict[str, Any], str]:
         for key in ("stdin", "result"):
             if key in block:
                 raise _NotExpressible(f"/exec/{key}", f"UTCP has no counterpart of `{key}`")
@@ -369,7 +369,7 @@ class _Draft:
             if key in block
         )
         self.losses.append(("/exec", "the sandbox of the program"))
-        return template
+        return template, ""
 
     def _word(self, word: str, pointer: str) -> str:
         pieces, at = [], 0
@@ -400,16 +400,14 @@ class _Draft:
         tool = block.get("tool") or after.partition("__")[2] or self._tool.name.rpartition("__")[2]
         return {"call_template_type": "mcp", "config": {"mcpServers": {server: shown}}}, f"{server}.{tool}"
 
-    def _text(self, block: Any) -> dict[str, Any]:
+    def _text(self, block: Any) -> tuple[dict[str, Any], str]:
         if set(block) != {"result"} or "{{" in compact(block["result"]):
             raise _NotExpressible(
                 "/mock", "UTCP has no counterpart of a mock that is not one constant result"
             )
         result = block["result"]
-        return {
-            "call_template_type": "text",
-            "content": self._constant(result, "/mock/result") if isinstance(result, str) else compact(result),
-        }
+        content = self._constant(result, "/mock/result") if isinstance(result, str) else compact(result)
+        return {"call_template_type": "text", "content": content}, ""
 
 
 def _is_set(tool: Descriptor, key: str) -> bool:

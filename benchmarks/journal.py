@@ -35,6 +35,12 @@ ENTRY = (
     "", "", "",
 )  # fmt: skip
 
+INTENT = (
+    "0123456789abcdef", "pay", "python", '{"amount":20,"to":"ann"}', "running", 1, 1.8e9, None, None, 0, "main-1", "main",
+    "", "", "",
+)  # fmt: skip
+END = "UPDATE toolcrib_calls SET state = 'ended', ended = ?, outcome = 'ok', attempts = 1 WHERE id = ?"
+
 
 async def pay(amount: float, to: str) -> str:
     """The tool, which does nothing."""
@@ -57,9 +63,8 @@ class Bare:
 
     def insert_and_update(self) -> None:
         """Commit a row and a change of it: an intent and its end."""
-        number = self.insert()
-        # Another value each time: SQLite writes nothing, and so waits for nothing, if a row stays as it is.
-        self.connection.execute("UPDATE toolcrib_calls SET ended = ? WHERE id = ?", (1.8e9 + number, number))
+        number = self.connection.execute(INSERT, INTENT).lastrowid
+        self.connection.execute(END, (1.8e9, number))
 
 
 def commits(times: int, commit: Callable[[], object]) -> float:

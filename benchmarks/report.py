@@ -179,7 +179,7 @@ with other servers therefore show the smallest possible ratios, and a goal below
         "journal",
         "Journal",
         lambda _versions: journal.rows(),
-        "A Python function that does nothing, and SQLite on the disk of the checkout. The bare commits write the same row into\n"
+        "A Python function that does nothing, and SQLite on the disk of the checkout. The bare commits write the same rows into\n"
         "the same table. Mocks are journalled on demand only (`mocks: true`).",
     ),
     Section(

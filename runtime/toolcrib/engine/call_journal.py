@@ -64,6 +64,8 @@ KEEP: Final = 30 * 86_400.0
 
 _OK: Final = Outcome.OK.value
 
+_new: Any = tuple.__new__  # skips the generated `__new__` of a NamedTuple, which is measurable here
+
 
 class JournalError(ConfigurationError):
     """An entry of a journal is unknown, or cannot be resolved."""
@@ -273,8 +275,7 @@ class Journal:
 
     def _recording(self, call: Call, started: float, answer: ToolAnswer) -> Work[None] | None:
         """The write of a call that only reads; None if that could be done at once."""
-        claimed = self._claims.get(call.id) if self._claims else None
-        if claimed is not None:
+        if self._claims and (claimed := self._claims.get(call.id)) is not None:
             return self._ending(claimed, call, as_result(answer))
         row, end = self._row(call, started), self._end_row(call, answer)
         return None if self._writer.record_at_once(row, end) else lambda database: database.record(row, end)
@@ -308,19 +309,24 @@ class Journal:
         context, tool = call.context, call.tool
         shown = redact(call.arguments, tool.input_schema)
         secrets = self._secrets()
-        return CallRow(
-            tool.name,
-            tool.mode or "",
-            encode(shown if secrets is None else secrets.hide_in(shown)),
-            int(not tool.annotations.read_only),
-            now() if started is None else started,
-            storable(call.id),
-            *_cleaned(context.session.id, context.caller, context.user, context.correlation),
+        row: CallRow = _new(
+            CallRow,
+            (
+                tool.name,
+                tool.mode or "",
+                encode(shown if secrets is None else secrets.hide_in(shown)),
+                int(not tool.annotations.read_only),
+                now() if started is None else started,
+                storable(call.id),
+                *_cleaned(context.session.id, context.caller, context.user, context.correlation),
+            ),
         )
+        return row
 
     def _end_row(self, call: Call, answer: ToolAnswer) -> EndRow:
         if type(answer) is TrustedAnswer:
-            return EndRow(now(), _OK, "", "", 1)
+            end: EndRow = _new(EndRow, (now(), _OK, "", "", 1))
+            return end
         result = as_result(answer)
         failure = result.error
         return EndRow(

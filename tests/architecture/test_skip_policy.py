@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 from hypothesis import settings
@@ -82,6 +83,28 @@ def test_exhaustive_tests_are_deselected_and_not_skipped(inner, monkeypatch):
     monkeypatch.delenv("EXHAUSTIVE_TESTS", raising=False)
     inner.makepyfile(EXHAUSTIVE)
     inner.runpytest_inprocess("-p", "no:cacheprovider").assert_outcomes(passed=1, deselected=1)
+
+
+SAMPLED = """
+    from sampling import THOROUGH, sample
+
+    def test_everything_is_run():
+        assert THOROUGH
+        assert sample([1, 2, 3]) == [1, 2, 3]
+"""
+
+
+def test_a_conftest_that_is_read_first_takes_no_sample(inner, monkeypatch):
+    # pytest reads the conftest modules of a folder that it is given before it tells any of them its options.
+    monkeypatch.delenv("EXHAUSTIVE_TESTS", raising=False)
+    folder = inner.mkdir("docs")
+    (folder / "conftest.py").write_text("import sampling\n", encoding="utf-8")
+    (folder / "test_sampled.py").write_text(dedent(SAMPLED), encoding="utf-8")
+    tests = CONFTEST.parent
+    ran = inner.runpytest_subprocess(
+        "-p", "no:cacheprovider", "-o", f"pythonpath={tests}", "--exhaustive", "docs"
+    )
+    ran.assert_outcomes(passed=1)
 
 
 def test_exhaustive_tests_run_when_everything_is_asked_for(inner, monkeypatch):

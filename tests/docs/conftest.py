@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from forking import forked_command
-from sampling import THOROUGH
+from sampling import thorough
 from toolcrib.loading.fingerprints import RACY
 
 PRESENT = ("opentelemetry-sdk", "pytest")
@@ -37,7 +37,7 @@ FRAMEWORKS = {"inspect", "langchain", "openai-agents", "pydantic-ai"}
 def wheel(root, tmp_path_factory) -> Path:
     """The wheel, built from the working tree; in an environment of its own where everything is tested."""
     folder = tmp_path_factory.mktemp("wheel")
-    if THOROUGH:
+    if thorough():
         pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), str(root))
     else:
         run(
@@ -67,7 +67,7 @@ def python_with(wheel, tmp_path_factory):
     def python(extras: str = "") -> Path:
         if extras not in made:
             folder = tmp_path_factory.mktemp("environment") / "venv"
-            if THOROUGH:
+            if thorough():
                 subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
                 pip(folder / "bin" / "python", "install", f"{wheel}[{extras}]" if extras else str(wheel))
             else:
@@ -152,7 +152,7 @@ def command_of(tmp_path_factory):
         started: dict[Path, Path] = {}
 
         def command(python: Path) -> Path:
-            if THOROUGH or not hasattr(os, "pidfd_open"):
+            if thorough() or not hasattr(os, "pidfd_open"):
                 return python.parent
             if python not in started:
                 started[python] = stack.enter_context(
@@ -168,7 +168,7 @@ def page_environment(request, root, tmp_path, python_with, command_of):
     """The variables of a newcomer's shell; what a page installs is removed after it."""
     page = (root / request.getfixturevalue("name")).read_text(encoding="utf-8")
     wanted = EXTRAS.search(page)
-    python = python_with((wanted[1] if THOROUGH else of_all_pages(root)) if wanted else "")
+    python = python_with((wanted[1] if thorough() else of_all_pages(root)) if wanted else "")
     before = installed(python)
     if "$ TOOLCRIB_CACHE_DIR=" in page:
         # A process that imports the package within two seconds of its installation writes no index, as the process

@@ -437,19 +437,24 @@ class Discovery:
         """The locked tools of the servers whose definition has not changed since."""
         return self.lock().known(self._owner.stock.servers)
 
-    def awaited(self, name: str) -> str | None:
-        """The server that must be listed before a tool of this name can be called, if any."""
-        return next(iter(self.all_awaited(name)), None)
+    def awaited(self, name: str, mode: str | None = None) -> str | None:
+        """The server that must be listed before a tool of this name can be called, if any.
 
-    def all_awaited(self, name: str) -> tuple[str, ...]:
+        Args:
+            name: Name of the tool.
+            mode: Its mode in a session, such as `mock` in a scenario with a mock of it; by default that of the registry.
+        """
+        return next(iter(self.all_awaited(name, mode)), None)
+
+    def all_awaited(self, name: str, mode: str | None = None) -> tuple[str, ...]:
         """The servers that must be listed before a tool of this name can be called."""
         stock, registry = self._owner.stock, self._owner.registry
-        return all_awaited_by(stock, registry, name) or self._doubted(name)
+        return all_awaited_by(stock, registry, name) or self._doubted(name, mode)
 
-    def _doubted(self, name: str) -> tuple[str, ...]:
+    def _doubted(self, name: str, mode: str | None) -> tuple[str, ...]:
         """The servers of a tool that are known only from the lock file, under the policy `warn`."""
         # The lock may be outdated. Under `warn` the server has the last word, so its current schema must
-        # check the arguments.
+        # check the arguments, unless a mock stands in for the server.
         stock, registry = self._owner.stock, self._owner.registry
         left = [name for name in stock.locked if name not in self.offered and name not in self.down]
         if not left or self._owner.lock_policy == "block":
@@ -458,7 +463,8 @@ class Discovery:
         if tool is None or tool.mode is None:
             server = server_of(name, left)
             return () if server is None else (server,)
-        remote = self._owner.executors.remote_of(tool.mode, name, tool.bindings.get(tool.mode))
+        mode = mode or tool.mode
+        remote = self._owner.executors.remote_of(mode, name, tool.bindings.get(mode))
         if remote is None:
             return ()
         return tuple(name for name in remote.servers if name in left) if remote.server else tuple(left)

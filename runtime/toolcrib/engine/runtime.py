@@ -1640,7 +1640,7 @@ class Engine:
         return self._binder.of_hidden(tool, hidden)
 
     def _chain(self, tool: Descriptor) -> BoundChain:
-        server = self.awaited(tool.name)
+        server = self.awaited(tool.name, tool.mode)
         if server is not None:
             return self._binder.unable(tool, self._unheard(tool.name, server), lasting=False)
         why = self._unbound(tool)
@@ -2095,10 +2095,12 @@ class Engine:
 
         return all_awaited(stock, self.registry)
 
-    def awaited(self, name: str) -> str | None:
-        """The server that must be listed before a tool can be called, if any."""
+    def awaited(self, name: str, mode: str | None = None) -> str | None:
+        """The server that must be listed before a tool can be called, if any; `mode` is that in a session."""
         stock = self._stock
-        return self._discovery.awaited(name) if stock.unlisted or stock.waiting or stock.locked else None
+        return (
+            self._discovery.awaited(name, mode) if stock.unlisted or stock.waiting or stock.locked else None
+        )
 
     def may_appear(self, name: str) -> bool:
         """Whether a tool may exist once servers are listed and Python sources are imported."""

@@ -327,6 +327,33 @@ def test_with_a_lock_the_tools_are_known_without_starting_the_server(project, to
     assert project.starts("time") == started
 
 
+def test_scenarios_that_mock_a_locked_tool_start_no_server_and_check_arguments_by_the_lock(project, toolcrib):
+    project.more["sources"] = ["tests"]
+    project.server("time", NOW)
+    (project.folder / "tests").mkdir()
+    assert toolcrib("lock").exit_code == exit_codes.OK
+    (project.folder / "tests" / "mocked.scenario.yaml").write_text(
+        """
+scenario: mocked
+mocks:
+  time__now: {result: noon}
+steps:
+  - {call: time__now, args: {zone: UTC}, expect: {result: noon}}
+  - {call: time__now, args: {}, expect: {outcome: invalid_arguments}}
+---
+scenario: real
+steps:
+  - {call: time__now, args: {zone: UTC}}
+""",
+        encoding="utf-8",
+    )
+    assert project.starts("time") == 1
+    ended(toolcrib("run", "mocked"), exit_codes.OK, "1 scenario passed")
+    assert project.starts("time") == 1
+    toolcrib("run", "real", "--allow-live")
+    assert project.starts("time") == 2
+
+
 def test_a_changed_command_is_reported_at_the_start_and_by_doctor(project, toolcrib, caplog):
     project.server("time", NOW)
     ended(toolcrib("lock"), exit_codes.OK)

@@ -14,6 +14,7 @@ import click
 
 from toolcrib.cli import exit_codes, import_lists, import_requests
 from toolcrib.cli.import_lists import import_list
+from toolcrib.cli.import_openapi import import_openapi
 from toolcrib.cli.imported_files import ImportOptions, import_options, write_import
 from toolcrib.cli.options import (
     ReadOptions,
@@ -51,7 +52,7 @@ def command() -> None:
     """Import tools: of servers, requests, lists for model providers, benchmarks, and files of other tool systems."""
 
 
-for _command in (*import_lists.COMMANDS, *import_requests.COMMANDS):
+for _command in (*import_lists.COMMANDS, *import_requests.COMMANDS, import_openapi):
     command.add_command(_command)
 
 

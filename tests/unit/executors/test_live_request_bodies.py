@@ -335,3 +335,25 @@ def test_secrets_without_encryption_are_a_warning(url, block, warned):
     assert [(problem.code, problem.pointer, problem.severity) for problem in problems] == (
         [("unencrypted_secret", "/live/url", "warning")] if warned else []
     )
+
+
+def test_a_file_is_the_body(tmp_path):
+    block = {"file": "{{ args.photo }}"}
+    assert body(block, {"photo": "data:image/png;base64,AAEC"}) == ("\0\1\2", "image/png")
+    assert body(block, {"photo": {"data": "AAEC"}}) == ("\0\1\2", "application/octet-stream")
+    assert body({**block, "content_type": "image/webp"}, {"photo": "data:,a"}) == ("a", "image/webp")
+    assert body(block, {}) == ("", None)
+    assert body({"file": "data:text/csv,a"}) == ("a", "text/csv")
+    for value, message in (
+        ([], "is a list"),
+        ("/etc/passwd", "is not a file: paths and URLs in arguments are never read"),
+    ):
+        assert message in misfit({"method": "POST", "body": block}, {"photo": value}).message
+    assert faults({"method": "POST", "body": {**block, "content_type": "png"}}, closed(photo={})) == [
+        ("wrong_form", "/live/body/content_type")
+    ]
+
+
+def test_a_query_request_has_a_body():
+    request = sent({"method": "QUERY", "body": {"json": {"a": 1}}})
+    assert (request.method, request.body) == ("QUERY", b'{"a":1}')

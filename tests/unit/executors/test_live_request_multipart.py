@@ -201,3 +201,21 @@ def test_parts_of_a_body_read_arguments():
         block(a="{{ args.x }}", f={"file": "{{ args.f }}", "name": "{{ args.n }}"}), closed("x", "f", "n")
     )
     assert [(part.name, part.reads) for part in request.parts] == [("a", ("x",)), ("f", ("f", "n"))]
+
+
+def test_a_field_with_its_media_type_is_one_part():
+    fields = {
+        "meta": {"value": "{{ args.meta }}", "content_type": "application/json"},
+        "list": {"value": ["{{ args.meta }}", 1], "content_type": "application/vnd.api+json"},
+        "note": {"value": "{{ args.note }}", "content_type": "text/csv"},
+        "text": {"value": "{{ args.note }}", "content_type": "application/json"},
+        "gone": {"value": "{{ args.gone }}", "content_type": "application/json"},
+    }
+    assert parts(fields, {"meta": {"a": 1}, "note": "a,b"}) == [
+        ("meta", None, "application/json", b'{"a":1}'),
+        ("list", None, "application/vnd.api+json", b'[{"a":1},1]'),
+        ("note", None, "text/csv", b"a,b"),
+        ("text", None, "application/json", b'"a,b"'),
+    ]
+    wrong = block(meta={"value": 1, "content_type": "json"})
+    assert faults(wrong, closed()) == [("wrong_form", "/live/body/multipart/meta/content_type")]

@@ -117,11 +117,11 @@ def test_nothing_is_sent_of_what_is_empty(style):
             "contains ` ` in an item, which would split it in two",
         ),
         ({"style": "pipeDelimited"}, ["a|b"], "contains `|` in an item, which would split it in two"),
-        ({"style": "deepObject"}, [1], "is a list, but style `deepObject` needs an object"),
+        ({"style": "tabDelimited"}, ["a\tb"], "contains `\t` in an item, which would split it in two"),
         (
-            {"style": "deepObject"},
-            {"a": [1]},
-            "contains a list, which style `deepObject` cannot encode",
+            {"style": "json"},
+            {"a": float("nan")},
+            "cannot be sent: Out of range float values are not JSON compliant",
         ),
         ({"style": "deepObject"}, {"a][b": 1}, "has a key with a bracket, which would address another key"),
         (
@@ -215,7 +215,9 @@ def test_what_is_left_is_checked_when_the_tool_is_loaded():
         ({}, True, False),
         ({"style": "form"}, {"type": "object"}, False),
         ({"style": "deepObject"}, {"type": "object"}, False),
-        ({"style": "deepObject"}, {"type": "array"}, True),
+        ({"style": "deepObject"}, {"type": "array"}, False),
+        ({"style": "deepObject"}, {"type": "string"}, True),
+        ({"style": "json"}, {"type": "string"}, False),
         ({"style": "deepObject"}, {}, False),
         ({"style": "spaceDelimited"}, {"type": "string"}, True),
         ({"style": "spaceDelimited"}, {"type": "array"}, False),
@@ -246,3 +248,137 @@ def test_parse_qsl_reads_back_what_was_written():
     values = ["", " ", "+", "%20", "a=b", "ä", "&", "\x00", "日本"]
     query = "&".join(drafted({"query": {"v": "{{ args.v }}"}}, {"v": values}).query)
     assert parse_qsl(query, keep_blank_values=True) == [("v", value) for value in values]
+
+
+# Styles beyond those of a query in OpenAPI.
+
+
+@pytest.mark.parametrize(
+    ("style", "value", "query"),
+    [
+        ("deepObject", ["a", None, "b"], ["color%5B0%5D=a", "color%5B1%5D=b"]),
+        ("deepObject", {"R": [1, {"x": 2}]}, ["color%5BR%5D%5B0%5D=1", "color%5BR%5D%5B1%5D%5Bx%5D=2"]),
+        ("tabDelimited", ["a", "b c"], ["color=a%09b%20c"]),
+        ("json", {"a": [1, None]}, ["color=%7B%22a%22%3A%5B1%2Cnull%5D%7D"]),
+        ("json", "blue", ["color=%22blue%22"]),
+        ("json", None, []),
+    ],
+)
+def test_lists_in_deep_objects_tabs_and_json(style, value, query):
+    assert drafted({"query": styled("{{ args.color }}", style=style)}, {"color": value}).query == query
+    assert drafted({"query": styled("{{ args.color }}", style=style)}).query == []
+
+
+LIST, OBJECT = ["blue", "black"], {"R": 100, "G": 200}
+
+
+@pytest.mark.parametrize(
+    ("style", "explode", "value", "path"),
+    [
+        ("simple", False, "blue", "/v1/blue/x"),
+        ("simple", False, LIST, "/v1/blue,black/x"),
+        ("simple", False, OBJECT, "/v1/R,100,G,200/x"),
+        ("simple", True, OBJECT, "/v1/R=100,G=200/x"),
+        ("label", False, "blue", "/v1/.blue/x"),
+        ("label", False, LIST, "/v1/.blue,black/x"),
+        ("label", True, LIST, "/v1/.blue.black/x"),
+        ("label", False, OBJECT, "/v1/.R,100,G,200/x"),
+        ("label", True, OBJECT, "/v1/.R=100.G=200/x"),
+        ("matrix", False, "blue", "/v1/;color=blue/x"),
+        ("matrix", False, LIST, "/v1/;color=blue,black/x"),
+        ("matrix", True, LIST, "/v1/;color=blue;color=black/x"),
+        ("matrix", False, OBJECT, "/v1/;color=R,100,G,200/x"),
+        ("matrix", True, OBJECT, "/v1/;R=100;G=200/x"),
+        ("json", None, {"a": "b/c"}, "/v1/%7B%22a%22%3A%22b%2Fc%22%7D/x"),
+    ],
+)
+def test_the_examples_of_the_specification_for_paths(style, explode, value, path):
+    said = {"value": "{{ args.color }}", "style": style, **({} if explode is None else {"explode": explode})}
+    block = {"url": f"{URL}/{{color}}/x", "path": {"color": said}}
+    assert sent(block, {"color": value}).target == path
+
+
+@pytest.mark.parametrize(
+    ("style", "value", "message"),
+    [
+        ("label", ".", "contains a `.` or `..` segment, which would change the path"),
+        ("matrix", [], "is empty, but the URL path needs a value"),
+        ("simple", None, "is null, but this call needs a value"),
+        ("simple", {"a": [1]}, "is or contains a list, which is not allowed in a URL path"),
+    ],
+)
+def test_what_a_style_of_a_path_can_not_write_is_refused(style, value, message):
+    block = {"url": f"{URL}/{{color}}", "path": {"color": {"value": "{{ args.color }}", "style": style}}}
+    assert misfit(block, {"color": value}).message == f"`color` {message}"
+
+
+def test_a_value_of_a_path_stays_one_segment():
+    block = {
+        "url": f"{URL}/{{color}}",
+        "path": {"color": {"value": "{{ args.color }}", "style": "matrix", "explode": True}},
+    }
+    assert sent(block, {"color": ["a/b;x=1", "?q#f"]}).target == "/v1/;color=a%2Fb%3Bx%3D1;color=%3Fq%23f"
+
+
+def test_names_of_path_and_url_belong_together():
+    said = {"value": "{{ args.color }}", "style": "label"}
+    schema = closed("color", color={"type": "string"})
+    assert faults({"url": f"{URL}/{{color}}", "path": {"color": said}}, schema) == []
+    assert faults({"url": f"{URL}/x", "path": {"color": said}}, schema)[0] == (
+        "invalid_url",
+        "/live/path/color",
+    )
+    assert ("invalid_url", "/live/url") in faults(
+        {"url": f"{URL}/{{other}}/{{color}}", "path": {"color": said}}, schema
+    )
+    assert ("invalid_url", "/live/path/color") in faults(
+        {"url": f"{URL}?q={{color}}", "path": {"color": said}}, schema
+    )
+    json = {"value": "{{ args.color }}", "style": "json", "explode": True}
+    assert faults({"url": f"{URL}/{{color}}", "path": {"color": json}}, schema) == [
+        ("wrong_style", "/live/path/color/explode")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "header"),
+    [
+        ({"style": "simple"}, OBJECT, "R,100,G,200"),
+        ({"style": "simple", "explode": True}, OBJECT, "R=100,G=200"),
+        ({"style": "simple"}, LIST, "blue, black"),
+        ({"style": "simple"}, {}, None),
+        ({"style": "json"}, {"a": "ä€"}, '{"a":"\\u00e4\\u20ac"}'),
+        ({"style": "json"}, None, None),
+    ],
+)
+def test_a_header_with_a_style(said, value, header):
+    request = drafted({"headers": {"X-Color": {"value": "{{ args.color }}", **said}}}, {"color": value})
+    assert dict(request.headers).get("X-Color") == header
+
+
+def test_a_header_with_a_style_stays_one():
+    for value, message in (
+        ({"a=b": 1}, "has a key with `=`"),
+        ({"a": "b,c"}, "contains a comma"),
+        ({"a": "b\r\nc"}, "contains a line break"),
+    ):
+        block = {"headers": {"X": {"value": "{{ args.color }}", "style": "simple", "explode": True}}}
+        assert message in misfit(block, {"color": value}).message
+    wrong = {"headers": {"X": {"value": "{{ args.color }}", "style": "json", "explode": True}}}
+    assert faults(wrong, closed(color={})) == [("wrong_style", "/live/headers/X/explode")]
+
+
+@pytest.mark.parametrize(
+    ("style", "value", "cookies"),
+    [
+        ("form", LIST, ["c=blue%2Cblack"]),
+        ("form", OBJECT, ["c=R%2C100%2CG%2C200"]),
+        ("form", "a;b", ["c=a%3Bb"]),
+        ("form", [], []),
+        ("json", {"a": "b"}, ["c={%22a%22:%22b%22}"]),
+        ("json", None, []),
+    ],
+)
+def test_a_cookie_with_a_style(style, value, cookies):
+    block = {"cookies": {"c": {"value": "{{ args.color }}", "style": style}}}
+    assert drafted(block, {"color": value}).cookies == cookies

@@ -168,7 +168,8 @@ class LiveExecutor:
 
 _READS: Mapping[str, bool] = {"read_only": True, "destructive": False, "idempotent": True}
 _PUTS: Mapping[str, bool] = {"idempotent": True}
-_ANNOTATIONS = {"GET": _READS, "HEAD": _READS, "OPTIONS": _READS, "PUT": _PUTS, "DELETE": _PUTS}
+_SAFE = ("GET", "HEAD", "OPTIONS", "QUERY")
+_ANNOTATIONS = {**dict.fromkeys(_SAFE, _READS), "PUT": _PUTS, "DELETE": _PUTS}
 
 
 def _compiled(
@@ -193,7 +194,7 @@ def _looked_up(tool: Descriptor) -> dict[str, JSON]:
     return {key: block[key] for key in _LOOKED_UP if key in block}
 
 
-_LOOKED_UP = ("url", "query", "headers", "cookies", "body", "auth")
+_LOOKED_UP = ("url", "path", "query", "headers", "cookies", "body", "auth")
 
 _nothing_special: Callable[[], NetworkEnvironment] = cache(NetworkEnvironment.ordinary)
 """The default environment, for an executor that is used without an engine."""

@@ -32,6 +32,8 @@ from toolcrib.executors.live.uri import (
     fill_steps,
     header_text,
     merge_steps,
+    styled_cookie_text,
+    styled_header_text,
 )
 from toolcrib.executors.live.uri import POINTER as URL
 from toolcrib.executors.live.value_sources import (
@@ -81,7 +83,11 @@ def compile_headers(block: dict[str, JSON], sources: ValueSources) -> list[Heade
         if other != name:
             message = f"`{name}` and `{other}` are the same header"
             sources.tell("duplicate_header", message, at, "keep one of them")
-        headers.append(_header(name, sources.structure(value, at), sources))
+        headers.append(
+            _styled_header(name, value, at, sources)
+            if isinstance(value, dict)
+            else _header(name, sources.structure(value, at), sources)
+        )
     return headers
 
 
@@ -103,6 +109,25 @@ def _header(name: str, source: ValueSource, sources: ValueSources) -> Header:
             out.append((name, text))
 
     return Header(add, part)
+
+
+def _styled_header(name: str, block: dict[str, Any], at: str, sources: ValueSources) -> Header:
+    source = sources.structure(block["value"], child_pointer(at, "value"))
+    style, explode = block["style"], block.get("explode", False)
+    if style == "json" and "explode" in block:
+        sources.tell(
+            "wrong_style",
+            "style `json` does not support `explode`",
+            child_pointer(at, "explode"),
+            "remove it",
+        )
+
+    def add(arguments: Arguments, out: list[Pair]) -> None:
+        text = styled_header_text(source, style, arguments, explode=explode)
+        if text is not None:
+            out.append((name, text))
+
+    return Header(add, RequestPart("header", name, source.at, source.reads))
 
 
 def _fixed_header(name: str, source: ValueSource, sources: ValueSources) -> tuple[Pair, ...]:
@@ -139,10 +164,25 @@ def compile_cookies(block: dict[str, JSON], sources: ValueSources) -> list[Cooki
                 at,
                 "use letters, digits, `-` and `_`; names cannot be computed",
             )
+        if isinstance(value, dict):
+            cookies.append(_styled_cookie(name, value, at, sources))
+            continue
         source = sources.of(value, at)
         _check_cookie(name, source, sources)
         cookies.append(Cookie(_cookie(name, source), RequestPart("cookie", name, at, source.reads)))
     return cookies
+
+
+def _styled_cookie(name: str, block: dict[str, Any], at: str, sources: ValueSources) -> Cookie:
+    source = sources.structure(block["value"], child_pointer(at, "value"))
+    style = block["style"]
+
+    def write(arguments: Arguments, out: list[str]) -> None:
+        text = styled_cookie_text(source, style, arguments)
+        if text is not None:
+            out.append(f"{name}={text}")
+
+    return Cookie(write, RequestPart("cookie", name, source.at, source.reads))
 
 
 def _check_cookie(name: str, source: ValueSource, sources: ValueSources) -> None:
@@ -285,7 +325,7 @@ def compile_request(
     """
     sources = ValueSources(tool, problems, secrets)
     method = block.get("method", "GET")
-    url = compile_url(block["url"], sources)
+    url = compile_url(block["url"], sources, block.get("path", {}))
     body = compile_body(block["body"], sources) if "body" in block else _NO_BODY
     headers = _headers(block, body, sources)
     cookies = compile_cookies(block.get("cookies", {}), sources)

@@ -104,7 +104,7 @@ def _field(name: str, value: Any, at: str, sources: ValueSources) -> tuple[_Add,
         message = "the name of a field contains a control character"
         sources.tell("wrong_form", message, at, "remove the character")
     if isinstance(value, dict):
-        return _file_field(name, value, at, sources)
+        return (_typed_field if "value" in value else _file_field)(name, value, at, sources)
     source = sources.of(value, at)
 
     def add(arguments: Arguments, fields: list[_Field]) -> None:
@@ -112,6 +112,26 @@ def _field(name: str, value: Any, at: str, sources: ValueSources) -> tuple[_Add,
         if given is not ABSENT and given is not None:
             values = given if isinstance(given, list) else [given]
             fields += [(name, (None, encoded_text(each, source), None)) for each in values]
+
+    return add, RequestPart("body", name, at, source.reads)
+
+
+def _typed_field(
+    name: str, block: dict[str, Any], at: str, sources: ValueSources
+) -> tuple[_Add, RequestPart]:
+    """A field with its own media type: one part, also for a list."""
+    source = sources.structure(block["value"], child_pointer(at, "value"))
+    media_type = block["content_type"]
+    check_media_type(media_type, child_pointer(at, "content_type"), sources)
+    kind = media_type.partition(";")[0].strip().lower()
+    as_json = kind == JSON_TYPE or kind.endswith("+json")
+
+    def add(arguments: Arguments, fields: list[_Field]) -> None:
+        given = source.read(arguments)
+        if given is ABSENT or given is None:
+            return
+        data = json_text(given, source).encode() if as_json else encoded_text(given, source)
+        fields.append((name, (None, data, media_type)))
 
     return add, RequestPart("body", name, at, source.reads)
 
@@ -290,6 +310,8 @@ def compile_body(block: dict[str, Any], sources: ValueSources) -> RequestBody:
     if "multipart" in block:
         make, parts = compile_multipart(block["multipart"], f"{POINTER}/multipart", sources)
         return RequestBody(make, parts, own_type=True)
+    if "file" in block:
+        return _bytes(block, sources)
     return _left(block, sources) if "from" in block else _text(block, sources)
 
 
@@ -373,6 +395,25 @@ def _left(block: dict[str, Any], sources: ValueSources) -> RequestBody:
         return _form_of(pieces)
 
     return RequestBody(make, (), left)
+
+
+def _bytes(block: dict[str, Any], sources: ValueSources) -> RequestBody:
+    """A file as the whole body."""
+    source = sources.of(block["file"], f"{POINTER}/file")
+    media_type = block.get("content_type", "")
+    if media_type:
+        check_media_type(media_type, f"{POINTER}/content_type", sources)
+    written = _written_file(source, sources) if source.constant else None
+
+    def make(arguments: Arguments) -> Encoded:
+        given = source.read(arguments)
+        if given is ABSENT or given is None:
+            return NONE
+        file = written or _file(given, source)
+        return file.data, media_type or file.content_type or _BYTES_TYPE
+
+    part = RequestPart("body", "file", source.at, source.reads)
+    return RequestBody(make, (part,), own_type="content_type" in block)
 
 
 def _text(block: dict[str, Any], sources: ValueSources) -> RequestBody:

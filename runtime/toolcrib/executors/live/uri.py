@@ -1,6 +1,6 @@
 """URLs and their parameters: compile the `url` of a block, and encode values for every part of a request.
 
-A `url` has a fixed origin, a path with expressions in its segments and a query with expressions in its
+A `url` has a fixed origin, a path with expressions or `{name}`s in its segments and a query with expressions in its
 values. A parameter is a text, a list, or `{value, style, explode}`. Every value is encoded for its position,
 also in headers and cookies, so that an argument can never change the structure of the request.
 
@@ -9,12 +9,13 @@ Lists and objects are serialized by the styles of OpenAPI 3.1 ("Style Values", "
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote, unquote_plus
 
-from toolcrib.core.model import JSON
+from toolcrib.core.model import JSON, NOTHING
 from toolcrib.core.subschemas import described_names
 from toolcrib.executors.live.value_sources import (
     ABSENT,
@@ -25,6 +26,7 @@ from toolcrib.executors.live.value_sources import (
     ValueSources,
     child_pointer,
     interpolated_text,
+    json_text,
     kind_of,
     missing_value_error,
     property_schema,
@@ -41,10 +43,12 @@ from toolcrib.security.secrets import SecretVariable
 Write: TypeAlias = Callable[[Arguments, list[str]], None]
 """Adds the `name=value` pieces of one parameter; raises UnusableArguments."""
 
-StyleName: TypeAlias = Literal["form", "spaceDelimited", "pipeDelimited", "deepObject"]
+StyleName: TypeAlias = Literal[
+    "form", "spaceDelimited", "pipeDelimited", "tabDelimited", "deepObject", "json"
+]
 
-_DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
-_DELIMITED_BY: Final = {"spaceDelimited": " ", "pipeDelimited": "|"}
+_DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C", "tabDelimited": "%09"}
+_DELIMITED_BY: Final = {"spaceDelimited": " ", "pipeDelimited": "|", "tabDelimited": "\t"}
 
 _PLAIN_SEGMENT: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9_.~-]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -85,6 +89,8 @@ def quote_value(text: str, source: ValueSource) -> str:
 def write_parameter(name: str, source: ValueSource, style: ParameterStyle) -> Write:
     """The function that writes a query or form parameter. It omits an absent argument, null, and an empty list."""
     lead, read = f"{quote(name, safe='')}=", source.read
+    if style.name == "json":
+        return _json_parameter(lead, source)
 
     def write(arguments: Arguments, out: list[str]) -> None:
         value = read(arguments)
@@ -92,6 +98,17 @@ def write_parameter(name: str, source: ValueSource, style: ParameterStyle) -> Wr
             out.append(lead + quote_value(value, source))
         elif value is not ABSENT and value is not None:
             write_value(lead, value, source, style, out)
+
+    return write
+
+
+def _json_parameter(lead: str, source: ValueSource) -> Write:
+    """The function that writes a value as JSON text, as OpenAPI's `content` of a parameter means it."""
+
+    def write(arguments: Arguments, out: list[str]) -> None:
+        value = source.read(arguments)
+        if value is not ABSENT and value is not None:
+            out.append(lead + quote_value(json_text(value, source), source))
 
     return write
 
@@ -115,7 +132,8 @@ def _write_list(
     lead: str, value: list[JSON], source: ValueSource, style: ParameterStyle, out: list[str]
 ) -> None:
     if style.name == "deepObject":
-        raise source.misfit("is a list, but style `deepObject` needs an object")
+        _write_deep(lead[:-1], _indexed(value), source, style, out)
+        return
     items = [_item(item, source, style) for item in value if item is not None]
     if style.explode:
         out += [lead + item for item in items]
@@ -166,10 +184,63 @@ def _write_deep(
         if "[" in key or "]" in key:
             raise source.misfit("has a key with a bracket, which would address another key", "remove the key")
         inner = f"{name}%5B{quote_value(key, source)}%5D"
-        if isinstance(item, dict):
-            _write_deep(inner, item, source, style, out)
+        if isinstance(item, dict | list):
+            members = _indexed(item) if isinstance(item, list) else item
+            _write_deep(inner, members, source, style, out)
         elif item is not None:
             out.append(f"{inner}={_item(item, source, style)}")
+
+
+def _indexed(value: list[JSON]) -> dict[str, JSON]:
+    """A list as an object of its indexes: OpenAPI does not define lists here, and servers agree on `name[0]=`."""
+    return {str(index): item for index, item in enumerate(each for each in value if each is not None)}
+
+
+class PathStyle(NamedTuple):
+    """How a value is written into a path segment.
+
+    Attributes:
+        name: The name of the parameter, which style `matrix` writes.
+        style: `simple`, `label`, `matrix` or `json`.
+        explode: Whether each item or key is written on its own.
+    """
+
+    name: str
+    style: str
+    explode: bool
+
+
+def styled_segment_text(source: ValueSource, style: PathStyle, arguments: Arguments) -> str:
+    """A value encoded for a path segment in one of OpenAPI's styles for paths.
+
+    Raises:
+        UnusableArguments: As for `segment_text`, but objects are accepted.
+    """
+    value = source.read(arguments)
+    if value is ABSENT or value is None:
+        raise missing_value_error(source, value)
+    if style.style == "json":
+        return quote_value(json_text(value, source), source)
+    if isinstance(value, dict | list) and not value:
+        raise source.misfit("is empty, but the URL path needs a value")
+    lead, between, named = {
+        "simple": ("", ",", ""),
+        "label": (".", "." if style.explode else ",", ""),
+        "matrix": (";", ";" if style.explode else ",", f"{quote(style.name, safe='')}="),
+    }[style.style]
+    if isinstance(value, dict):
+        pairs = [
+            (_within_segment(key, source), _within_segment(item, source))
+            for key, item in value.items()
+            if item is not None
+        ]
+        if style.explode:
+            return lead + between.join([f"{key}={item}" for key, item in pairs])
+        return lead + named + between.join([piece for pair in pairs for piece in pair])
+    items = [_within_segment(item, source) for item in (value if isinstance(value, list) else [value])]
+    if style.explode:
+        return lead + between.join([named + item for item in items])
+    return lead + named + between.join(items)
 
 
 def segment_text(source: ValueSource, arguments: Arguments) -> str:
@@ -179,6 +250,8 @@ def segment_text(source: ValueSource, arguments: Arguments) -> str:
         UnusableArguments: The value is absent, null, an object, an empty list or a list of anything but
             scalars, or it contains control characters.
     """
+    if source.write is not None:
+        return source.write(arguments)
     value = source.read(arguments)
     if value is ABSENT or value is None:
         raise missing_value_error(source, value)
@@ -221,6 +294,57 @@ def has_dot_segment(segment: str) -> bool:
     # treat a backslash or an encoded slash as a slash, and cut path parameters after `;`.
     steps = re.split(r"[/\\]", unquote(segment))
     return any(step.partition(";")[0] in (".", "..") for step in steps)
+
+
+def styled_header_text(source: ValueSource, style: str, arguments: Arguments, *, explode: bool) -> str | None:
+    """The value of a header in style `simple` or `json`; None to omit the header.
+
+    Raises:
+        UnusableArguments: As for `header_text`, but objects are accepted.
+    """
+    value = source.read(arguments)
+    if value is ABSENT or value is None:
+        return None
+    if style == "json":
+        return _clean(_ascii_json(value, source), source)
+    if not isinstance(value, dict):
+        return header_text(source, arguments)
+    pairs = [
+        (_header_item(key, source), _header_item(item, source))
+        for key, item in value.items()
+        if item is not None
+    ]
+    if any("=" in key for key, _item in pairs):
+        raise source.misfit("has a key with `=`, which would split it in two")
+    pieces = (
+        [f"{key}={item}" for key, item in pairs] if explode else [piece for pair in pairs for piece in pair]
+    )
+    return _clean(",".join(pieces), source) if pieces else None
+
+
+def _ascii_json(value: JSON, source: ValueSource) -> str:
+    # JSON escapes keep characters outside Latin-1, which a header cannot contain.
+    text = json_text(value, source)
+    return text if text.isascii() else json.dumps(value, separators=(",", ":"))
+
+
+def styled_cookie_text(source: ValueSource, style: str, arguments: Arguments) -> str | None:
+    """The value of a cookie in style `form` or `json`; None to omit the cookie.
+
+    Raises:
+        UnusableArguments: The value contains a list or an object within another.
+    """
+    value = source.read(arguments)
+    if value is ABSENT or value is None:
+        return None
+    if style == "json":
+        return _encoded_for_cookie(json_text(value, source), source)
+    if isinstance(value, dict):
+        value = [piece for key, item in value.items() if item is not None for piece in (key, item)]
+    if not isinstance(value, list):
+        return _encoded_for_cookie(value, source)
+    # RFC 6265, 4.1.1: a comma is not allowed in a cookie. Servers decode `%2C`.
+    return "%2C".join([_encoded_for_cookie(item, source) for item in value if item is not None]) or None
 
 
 def header_text(source: ValueSource, arguments: Arguments) -> str | None:
@@ -298,6 +422,7 @@ Make: TypeAlias = Callable[[Arguments], str]
 
 _SHAPE: Final = re.compile(r"([^:/?#]*)://([^/?#]*)([^?#]*)(?:\?([^#]*))?(#.*)?", re.DOTALL)
 _MARK: Final = re.compile("\0([0-9]+)\0")
+_NAMED: Final = re.compile(r"\{([^{}]*)\}")
 _UNFIT: Final = re.compile(r"[\x00-\x20\x7f-\xa0\\{}]")
 _PORT: Final = re.compile(r"[0-9]{1,5}", re.ASCII)
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*\.?", re.ASCII)
@@ -351,8 +476,13 @@ NOWHERE: Final = Url("https", "invalid", 443, lambda _arguments: "/")
 """The placeholder for a URL with problems. The host `invalid` never resolves (RFC 2606)."""
 
 
-def compile_url(text: str, sources: ValueSources) -> Url:
+def compile_url(text: str, sources: ValueSources, styled: Mapping[str, Any] = NOTHING) -> Url:
     """Compile a `url`; `NOWHERE` if it has problems, which are reported.
+
+    Args:
+        text: The `url`.
+        sources: Compiles its values.
+        styled: The `path` of the block: name -> the value that replaces `{name}`.
 
     Raises:
         MissingSecret: A variable is not set.
@@ -362,7 +492,7 @@ def compile_url(text: str, sources: ValueSources) -> Url:
     if len(sources.problems) > before:
         return NOWHERE
     # The URL is split with marks in place of all computed parts, so that no value can act as a separator.
-    skeleton, marked = _Skeleton(sources).of(pieces)
+    skeleton, marked = _Skeleton(sources, styled).of(pieces)
     if len(sources.problems) > before:
         return NOWHERE
     match = _SHAPE.fullmatch(skeleton)
@@ -381,17 +511,20 @@ def compile_url(text: str, sources: ValueSources) -> Url:
 
 
 class _Placeholder(NamedTuple):
-    """The value behind a mark of the skeleton: its source, and its text in the document."""
+    """The value behind a mark of the skeleton: its source, its text in the document, and its style if it has one."""
 
     source: ValueSource
     written: str
+    style: PathStyle | None = None
 
 
 class _Skeleton:
     """The URL as one text, with a mark in place of every computed value."""
 
-    def __init__(self, sources: ValueSources) -> None:
+    def __init__(self, sources: ValueSources, styled: Mapping[str, Any]) -> None:
         self._sources = sources
+        self._styled = styled
+        self._unused = dict.fromkeys(styled)
         self._marked: list[_Placeholder] = []
         self._text = ""
 
@@ -407,13 +540,37 @@ class _Skeleton:
                 self._mark(self._sources.source(piece, POINTER), piece.text)
             else:
                 self._variable(piece, pieces[place + 1 :])
+        for name in self._unused:
+            message = f"`url` has no `{{{name}}}` in its path"
+            hint = f"write `{{{name}}}` there, or remove the value"
+            self._sources.tell("invalid_url", message, child_pointer("/live/path", name), hint)
         return self._text, self._marked
 
-    def _mark(self, source: ValueSource, written: str) -> None:
+    def _mark(self, source: ValueSource, written: str, style: PathStyle | None = None) -> None:
         self._text += f"\0{len(self._marked)}\0"
-        self._marked.append(_Placeholder(source, written))
+        self._marked.append(_Placeholder(source, written, style))
 
     def _literal(self, text: str) -> None:
+        last = 0
+        for match in _NAMED.finditer(text) if self._styled else ():
+            if match[1] in self._styled and "?" not in self._text + text[: match.start()]:
+                self._plain(text[last : match.start()])
+                self._named(match[1])
+                last = match.end()
+        self._plain(text[last:])
+
+    def _named(self, name: str) -> None:
+        """Insert a value of `path`."""
+        value, at = self._styled[name], child_pointer("/live/path", name)
+        source = self._sources.structure(value["value"], child_pointer(at, "value"))
+        style = PathStyle(name, value["style"], value.get("explode", False))
+        if style.style == "json" and "explode" in value:
+            message = "style `json` does not support `explode`"
+            self._sources.tell("wrong_style", message, child_pointer(at, "explode"), "remove it")
+        self._unused.pop(name, None)
+        self._mark(source, f"{{{name}}}", style)
+
+    def _plain(self, text: str) -> None:
         unfit = _UNFIT.search(text)
         if unfit is None:
             self._text += text
@@ -555,9 +712,16 @@ def _path(
 def _parts(text: str, marked: list[_Placeholder]) -> Iterator[str | ValueSource]:
     for place, part in enumerate(_MARK.split(text)):
         if place % 2:
-            yield marked[int(part)].source
+            yield _styled_source(marked[int(part)])
         elif part:
             yield literal_part(part)
+
+
+def _styled_source(placeholder: _Placeholder) -> ValueSource:
+    source, style = placeholder.source, placeholder.style
+    if style is None:
+        return source
+    return source._replace(write=lambda arguments: styled_segment_text(source, style, arguments))
 
 
 def _sources_in(parts: list[str | ValueSource]) -> list[ValueSource]:
@@ -671,7 +835,14 @@ Kind: TypeAlias = Literal["query", "body"]
 
 _OBJECT: Final = frozenset({"object"})
 
-_EXPLODED: Final = {"form": True, "deepObject": True, "spaceDelimited": False, "pipeDelimited": False}
+_EXPLODED: Final = {
+    "form": True,
+    "deepObject": True,
+    "spaceDelimited": False,
+    "pipeDelimited": False,
+    "tabDelimited": False,
+    "json": False,
+}
 
 
 class ParameterEntry(NamedTuple):
@@ -737,8 +908,7 @@ def _check_deep_names(name: str, taken: Collection[str], at: str, sources: Value
 
 
 def _check_style(source: ValueSource, style: ParameterStyle, at: str, sources: ValueSources) -> None:
-    fixed_by_style = {"deepObject": True, "spaceDelimited": False, "pipeDelimited": False}
-    expected = fixed_by_style.get(style.name, style.explode)
+    expected = style.explode if style.name == "form" else _EXPLODED[style.name]
     if style.explode is not expected:
         message = f"style `{style.name}` does not support `explode: {'true' if style.explode else 'false'}`"
         sources.tell(
@@ -757,9 +927,9 @@ def _check_types(types: frozenset[str], style: ParameterStyle, at: str, sources:
     if types == _OBJECT and not style.objects:
         message = "an object needs a `style` here"
         hint = "use `{value: ..., style: deepObject}`, or `style: form` to send its keys as parameters"
-    elif style.name == "deepObject" and "object" not in types:
-        message, hint = "style `deepObject` needs an object", "remove `style`"
-    elif style.name in ("spaceDelimited", "pipeDelimited") and scalar:
+    elif style.name == "deepObject" and scalar:
+        message, hint = "style `deepObject` needs an object or a list", "remove `style`"
+    elif style.name in _DELIMITED_BY and scalar:
         message, hint = f"style `{style.name}` needs a list", "remove `style`"
     else:
         return

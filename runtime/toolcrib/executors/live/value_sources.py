@@ -104,6 +104,7 @@ class ValueSource(NamedTuple):
         parts: The pieces of an interpolated text.
         inner: The sources of the members of an object or the items of a list.
         subject: The name of the value in messages, if it is not a single argument.
+        write: Encodes the value for a path segment, if it has a style there.
     """
 
     at: str
@@ -116,6 +117,7 @@ class ValueSource(NamedTuple):
     parts: tuple[str | ValueSource, ...] = ()
     inner: tuple[ValueSource, ...] = ()
     subject: str = ""
+    write: Callable[[Arguments], str] | None = None
 
     def misfit(self, why: str, hint: str = "") -> UnusableArguments:
         """The error for a value that cannot be sent."""

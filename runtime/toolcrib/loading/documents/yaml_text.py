@@ -82,6 +82,18 @@ _HINTS: Final = {
 }
 
 
+def plain_scalar(text: str) -> JSON:
+    """The value of a plain scalar; a whole number of too many digits stays text."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    match = _NUMBER.fullmatch(text) if text[0] in _NUMBER_STARTS else None
+    if match is None:
+        return text
+    if match.lastindex is not None:
+        return float(text)
+    return int(text) if len(text) <= INTEGER_DIGITS else text
+
+
 class _RefusedKey:
     """Placeholder for a rejected key: the value that follows is read and discarded."""
 

@@ -23,7 +23,14 @@ from toolcrib.formats.imported_tools import ImportedTools, ImportRefusal, Import
 from toolcrib.formats.imports.merge import ABSENT, MergeConflict
 from toolcrib.formats.imports.mocks import with_mock, with_valid_examples
 from toolcrib.formats.imports.plan import ImportPlan, ImportTarget, PlannedFile, plan_import
-from toolcrib.formats.imports.records import FOLDER, ImportRecord, parse_record, record_name, record_text
+from toolcrib.formats.imports.records import (
+    FOLDER,
+    ImportRecord,
+    is_record_name,
+    parse_record,
+    record_name,
+    record_text,
+)
 from toolcrib.formats.imports.secrets import without_secrets
 from toolcrib.loading.project_discovery import candidate_folders, project_file
 
@@ -71,6 +78,13 @@ def _fits(names: Sequence[str], globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, glob) for glob in globs for name in names)
 
 
+def _record_name(_ctx: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not is_record_name(name):
+        message = f"{escape_terminal(repr(name))} is not a file name: use letters, digits, `_`, `.` and `-`"
+        raise click.BadParameter(message)
+    return name
+
+
 _OPTIONS: Final = (
     click.option(
         "--out",
@@ -98,6 +112,7 @@ _OPTIONS: Final = (
     click.option(
         "--record",
         metavar="NAME",
+        callback=_record_name,
         help="Name of the file under `.toolcrib/imports/`. Default: the kind and the name of the source.",
     ),
     click.option("--force", is_flag=True, help="Overwrite existing files, also those that were edited."),

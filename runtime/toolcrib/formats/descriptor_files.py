@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from toolcrib.core.errors import Problem
 from toolcrib.core.model import Descriptor
 from toolcrib.core.protocols import Kinds
 from toolcrib.core.schemas import envelope
-from toolcrib.core.text import compact
+from toolcrib.core.text import canonical, compact
 from toolcrib.formats.imported_tools import ImportedTools, ImportRefusal
 from toolcrib.formats.yaml_writer import yaml_of
 from toolcrib.loading.descriptors import parse_descriptor
@@ -20,6 +21,8 @@ from toolcrib.loading.documents.document import parse_documents
 
 _KEYS: Final = (*(key for key in envelope("descriptor")["properties"] if key != "mode"), "mode")
 """The keys of a file in their order; the blocks of the modes follow."""
+
+_SCHEMAS: Final = ("input_schema", "output_schema")
 
 APART: Final = frozenset(("input_schema", "output_schema", "mode"))
 """Keys that are preceded by an empty line."""
@@ -102,19 +105,19 @@ class _FileWriter:
     def file_of(self, key: str, descriptor: Mapping[str, Any]) -> DescriptorFile | str:
         """The file of a tool, or the reason why there is none."""
         own = dict(sorted(descriptor.items(), key=lambda entry: _position(entry[0])))
-        meant, problems = self._read("tool.json", json.dumps(own))
-        if meant is None:
-            return _told(problems)
-        why = ""
+        name = str(own.get("name"))
         # YAML first, because people will edit the file.
-        for suffix, write in (("yaml", yaml_text), ("json", json_text)):
-            text = write(own, self._schema)
-            file = f"{_safe(meant.name)}.tool.{suffix}"
-            read, problems = self._read(file, text)
-            why = _difference(meant, read) if read is not None else _told(problems)
-            if not why:
-                return DescriptorFile(key, meant.name, file, text, own, tuple(problems))
-        return why
+        file = DescriptorFile(key, name, f"{_safe(name)}.tool.yaml", yaml_text(own, self._schema), own)
+        read, problems = self._read(file.file, file.text)
+        if read is not None and _is_written_as(read, own):
+            return file._replace(problems=tuple(problems))
+        meant, faults = self._read("tool.json", json.dumps(own))
+        if meant is None:
+            return _told(faults)
+        file = file._replace(file=f"{_safe(name)}.tool.json", text=json_text(own, self._schema))
+        read, problems = self._read(file.file, file.text)
+        why = _difference(meant, read) if read is not None else _told(problems)
+        return why or file._replace(problems=tuple(problems))
 
     def _read(self, source: str, text: str) -> tuple[Descriptor | None, list[Problem]]:
         documents, problems = parse_documents(source, text)
@@ -131,6 +134,15 @@ def _position(key: str) -> int:
 def _told(problems: Sequence[Problem]) -> str:
     errors = [problem for problem in problems if problem.severity == "error"]
     return "; ".join(f"{problem.message} ({problem.pointer or 'the whole tool'})" for problem in errors[:3])
+
+
+def _is_written_as(read: Descriptor, document: Mapping[str, Any]) -> bool:
+    """Whether a file was read back as its document: that costs half as much as reading the document as well."""
+    digest = hashlib.sha256(canonical(dict(document)).encode("utf-8")).hexdigest()
+    # The digest ignores the order of keys, which models see, and the difference between `1` and `1.0`.
+    return read.origin.digest == digest and all(
+        compact(getattr(read, key)) == compact(document[key]) for key in _SCHEMAS if key in document
+    )
 
 
 def _difference(meant: Descriptor, read: Descriptor) -> str:

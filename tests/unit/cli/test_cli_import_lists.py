@@ -293,6 +293,15 @@ def test_records_of_other_sources_are_not_mixed_up(source, write, toolcrib):
     assert toolcrib("import", "openai", "other/tools.json", "--record", "other").exit_code == exit_codes.OK
 
 
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "a\nb"])
+def test_a_record_stays_in_its_folder(source, toolcrib, name):
+    folder = source(ADD)
+    result = imported(toolcrib, "--record", name)
+    assert result.exit_code == exit_codes.USAGE
+    assert "is not a file name" in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["tools.json"]
+
+
 def test_the_record_is_the_same_on_every_run(source, toolcrib):
     folder = source(ADD, SAY)
     imported(toolcrib)
@@ -358,6 +367,8 @@ def test_a_file_of_another_kind_says_what_it_looks_like(write, toolcrib, kind):
         ("[1, 2]", "it is a list of 2 elements that are no tools"),
         ("5", "it is a single value"),
         ("some text", "it is a text"),
+        ("", "it is empty"),
+        ("[" * 5000, "file.json:1:1: invalid_json: invalid JSON: it is nested too deeply"),
         ("[{]", "file.json:1:3: invalid_json"),
         ('{"a": 1, "a": 2}', "invalid_json"),
     ],

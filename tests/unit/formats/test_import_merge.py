@@ -146,6 +146,21 @@ LAYOUTS = {
         {"name": "t", "description": "two\nlines\n", "mode": "mock"},
         "name: t\ndescription: |\n  two\n  lines\n\nmode: mock\n",
     ),
+    "an item that is added to a list": (
+        "name: t\nexamples:\n  # ours\n  - args: {a: 1}  # one\n    result: x\n\nmode: mock\n",
+        {"name": "t", "examples": [{"args": {"a": 1}, "result": "x"}, {"args": {"a": 2}}], "mode": "mock"},
+        "name: t\nexamples:\n  # ours\n  - args: {a: 1}  # one\n    result: x\n  - {args: {a: 2}}\n\nmode: mock\n",
+    ),
+    "a member of an item": (
+        "name: t\nanyOf:\n- type: string  # text\n  maxLength: 3 # short\n- type: integer # number\n",
+        {"name": "t", "anyOf": [{"type": "string", "maxLength": 5}, {"type": "integer", "minimum": 0}]},
+        "name: t\nanyOf:\n- type: string  # text\n  maxLength: 5 # short\n- type: integer # number\n  minimum: 0\n",
+    ),
+    "an item that goes": (
+        "name: t\nrequired:\n- a # one\n- b\n",
+        {"name": "t", "required": ["b"]},
+        "name: t\nrequired: [b]\n",
+    ),
     "windows": ("name: t\r\nlimit: 1\r\n", {"name": "t", "limit": 2}, "name: t\r\nlimit: 2\r\n"),
     "JSON": ('{"name": "t", "limit": 1}', {"name": "t", "limit": 2}, '{\n  "name": "t",\n  "limit": 2\n}\n'),
 }

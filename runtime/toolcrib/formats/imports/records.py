@@ -15,6 +15,7 @@ FOLDER: Final = ".toolcrib/imports"
 
 FORMAT: Final = "toolcrib-import/1"
 
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -53,6 +54,11 @@ def record_name(kind: str, source: str) -> str:
     last = source.rstrip("/").replace("\\", "/").rpartition("/")[2]
     stem = last.partition(".")[0] or last
     return _FOREIGN.sub("-", f"{kind}-{stem}").strip("-.")
+
+
+def is_record_name(name: str) -> bool:
+    """Whether a name can be the name of an import: it is a part of a file name."""
+    return bool(_NAME.fullmatch(name))
 
 
 def record_text(record: ImportRecord) -> str:

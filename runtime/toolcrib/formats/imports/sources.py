@@ -63,7 +63,7 @@ def _yaml(name: str, content: bytes) -> JSON:
     if errors:
         raise DocumentError(errors)
     values = [document.value for document in documents]
-    return values[0] if len(values) == 1 else [*values]
+    return [*values] if len(values) > 1 else values[0] if values else None
 
 
 def _json_lines(content: bytes) -> list[JSON] | None:
@@ -84,8 +84,10 @@ def _json_problem(name: str, content: bytes, error: Exception) -> Problem:
     elif isinstance(error, UnicodeDecodeError):
         line = content.count(b"\n", 0, error.start) + 1
         message = "it is not UTF-8"
+    elif isinstance(error, RecursionError):
+        message = "invalid JSON: it is nested too deeply"
     else:
-        message = f"invalid JSON: {str(error) or 'it is nested too deeply'}"
+        message = f"invalid JSON: {error}"
     return Problem(code="invalid_json", message=message, source=name, line=line, column=column)
 
 
@@ -257,4 +259,4 @@ def _shape(value: JSON) -> str:
         return f"it is an object with {keys}" if keys else "it is an empty object"
     if isinstance(value, list):
         return f"it is a list of {len(value)} elements that are no tools" if value else "it is an empty list"
-    return f"it is {'a text' if isinstance(value, str) else 'a single value'}"
+    return f"it is {'empty' if value is None else 'a text' if isinstance(value, str) else 'a single value'}"

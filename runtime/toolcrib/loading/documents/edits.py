@@ -168,8 +168,9 @@ def _changes(
         there, was = nodes[key][1], old.get(key)
         if json_equal(was, value):
             continue
-        if _can_descend(there, was, value) and isinstance(was, dict) and isinstance(value, dict):
-            yield from _changes(text, there, was, value, write)
+        inner = _inner_changes(text, there, was, value, write)
+        if inner is not None:
+            yield from inner
         else:
             yield _entry_change(text, nodes[key], [*write({key: value})], pad)
     for key, (name, there) in nodes.items():
@@ -178,9 +179,42 @@ def _changes(
             yield _TextChange(start, min(end + 1, len(text)), "")
 
 
-def _can_descend(node: yaml.Node, old: JSON, new: JSON) -> bool:
-    is_block = isinstance(node, yaml.MappingNode) and not node.flow_style
-    return is_block and isinstance(old, dict) and isinstance(new, dict) and not old.keys().isdisjoint(new)
+def _inner_changes(
+    text: str, node: yaml.Node, old: JSON, new: JSON, write: YamlWriter
+) -> Iterator[_TextChange] | None:
+    """The changes within a value, so that the rest of it stays; None if it has to be written anew."""
+    if node.flow_style if isinstance(node, yaml.CollectionNode) else True:
+        return None
+    if isinstance(node, yaml.MappingNode) and isinstance(old, dict) and isinstance(new, dict):
+        return None if old.keys().isdisjoint(new) else _changes(text, node, old, new, write)
+    if isinstance(node, yaml.SequenceNode) and isinstance(old, list) and isinstance(new, list):
+        return _item_changes(text, node, old, new, write)
+    return None
+
+
+def _item_changes(
+    text: str, node: yaml.SequenceNode, old: list[JSON], new: list[JSON], write: YamlWriter
+) -> Iterator[_TextChange] | None:
+    """The changes of a list to which items were added at its end, or in whose items members changed."""
+    found: list[_TextChange] = []
+    for item, was, value in zip(node.value, old, new, strict=False):
+        if json_equal(was, value):
+            continue
+        # The first key of an item stands in the line of its dash, so it must stay there.
+        first = next(iter(was), None) if isinstance(was, dict) else None
+        stays = isinstance(value, dict) and first is not None and first in value
+        inner = _inner_changes(text, item, was, value, write) if stays else None
+        if inner is None:
+            return None
+        found += inner
+    if len(new) < len(old):
+        return None
+    if len(new) > len(old):
+        _key, *rest = write({"-": new[len(old) :]})
+        lines = [line.removeprefix("  ") for line in rest] or [f"- {_flow(item)}" for item in new[len(old) :]]
+        pad, at = " " * node.start_mark.column, _end(text, node)
+        found.append(_TextChange(at, at, "".join(f"\n{pad}{line}" if line else "\n" for line in lines)))
+    return iter(found)
 
 
 _HEADS = (":", "|", "|-", ">", ">-")

@@ -171,9 +171,12 @@ _CONTAINERS = (dict, list)  # `dict | list` takes four times as long
 
 def compared(compare: Callable[[JSON, JSON], bool], left: Run, right: Run) -> Run:
     """A comparison whose cost is counted against the step budget."""
+    is_equality = compare is equal
 
     def run(scope: Scope) -> JSON:
         one, two = left(scope), right(scope)
+        if is_equality and type(one) is str:  # the most common one
+            return one == two
         if isinstance(two, _CONTAINERS):
             visit_compared(compare, scope, one, two)
         return compare(one, two)
@@ -315,10 +318,20 @@ def _item(reader: ExpressionCompiler, node: nodes.Getitem) -> ExpressionPart:
         name = key.value
         part = combined(lambda inner: _member(inner, name, place), owner)
     else:
-        part = combined(
-            lambda inner, at: lambda scope: operators.index(inner(scope), at(scope), place), owner, key
-        )
+        part = combined(lambda inner, at: _element(inner, at, place), owner, key)
     return part._replace(keys=keys)
+
+
+def _element(inner: Run, at: Run, place: str) -> Run:
+    """The element under a computed key or index; see `operators.index`."""
+
+    def run(scope: Scope) -> JSON:
+        value, key = inner(scope), at(scope)
+        if type(value) is dict and type(key) is str:
+            return value.get(key)
+        return operators.index(value, key, place)
+
+    return run
 
 
 def _member(inner: Run, name: str, place: str) -> Run:

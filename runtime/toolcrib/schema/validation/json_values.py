@@ -322,7 +322,7 @@ def unshared_copy(value: Any, depth: int) -> Any:
     raise NotJSONError
 
 
-def bounded_copy(value: Any, depth: int, left: list[int]) -> Any:
+def bounded_copy(value: Any, depth: int, left: list[int]) -> Any:  # noqa: C901, PLR0912 -- as `json_violation`
     """A deep copy of a plain JSON object or list, whose weight is subtracted from a budget; see `remaining_budget`.
 
     Args:
@@ -339,18 +339,27 @@ def bounded_copy(value: Any, depth: int, left: list[int]) -> Any:
     # Copied first, and then checked: another thread may change the value, but not the copy.
     copy, weight = value.copy(), 0
     if type(copy) is dict:
-        for key in copy:
+        # Names and values in one loop, as in `remaining_budget`.
+        for key, item in copy.items():
             if type(key) is not str or not (key.isascii() or _encodes(key)):
                 raise NotJSONError
             weight += len(key)
-    for place, item in copy.items() if type(copy) is dict else enumerate(copy):
-        kind = type(item)
-        if kind is str and item.isascii():
-            weight += len(item)
-        elif kind is dict or kind is list:
-            copy[place] = bounded_copy(item, depth - 1, left)
-        elif not (kind is int and -1073741824 < item < 1073741824):
-            weight += _scalar_weight(item)
+            kind = type(item)
+            if kind is str and item.isascii():
+                weight += len(item)
+            elif kind is dict or kind is list:
+                copy[key] = bounded_copy(item, depth - 1, left)
+            elif not (kind is int and -1073741824 < item < 1073741824):
+                weight += _scalar_weight(item)
+    else:
+        for place, item in enumerate(copy):
+            kind = type(item)
+            if kind is str and item.isascii():
+                weight += len(item)
+            elif kind is dict or kind is list:
+                copy[place] = bounded_copy(item, depth - 1, left)
+            elif not (kind is int and -1073741824 < item < 1073741824):
+                weight += _scalar_weight(item)
     left[0] -= weight
     if left[0] < 0:
         raise NotJSONError

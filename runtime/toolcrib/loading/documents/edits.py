@@ -339,11 +339,11 @@ def _with_value(text: str, node: yaml.MappingNode, key: str, value: JSON, write:
 
 def _member(key: str, value: JSON, write: YamlWriter, *, is_json: bool) -> str:
     """A key and its value within `{}`: in YAML without quotes, if the value is one plain word."""
+    if is_json or not key.isidentifier():
+        return f"{json.dumps(key)}: {_flow(value)}"
     lines = [*write({key: value})]
     plain = lines[0].partition(": ")[2] if len(lines) == 1 else ""
-    if is_json or not plain.replace("_", "").isalnum():
-        return f"{json.dumps(key)}: {_flow(value)}"
-    return f"{key}: {plain}"
+    return f"{key}: {plain if plain.replace('_', '').isalnum() else _flow(value)}"
 
 
 def _flow(item: JSON) -> str:

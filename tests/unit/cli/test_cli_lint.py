@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -12,6 +13,8 @@ from npm_packages import installed
 from toolcrib.cli import exit_codes
 from toolcrib.core.schemas import envelope
 from toolcrib.lint.rules import RULES
+
+ROOT = Path(__file__).parents[3]
 
 CLEAN = """\
 name: find_order
@@ -53,6 +56,12 @@ def test_clean_tools_have_no_findings(write, toolcrib):
     write({"descriptors/order.tool.yaml": CLEAN})
     done = toolcrib("lint")
     assert (done.exit_code, done.stdout) == (exit_codes.OK, "1 tool: no findings\n")
+
+
+def test_the_shipped_tools_have_no_findings(toolcrib, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    done = toolcrib("lint", "--fail-on", "notice")
+    assert (done.exit_code, done.stdout) == (exit_codes.OK, "98 tools: no findings\n")
 
 
 def test_findings_have_the_place_of_the_key(faulty, toolcrib):

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 FRAMEWORKS = {"inspect", "langchain", "openai-agents", "pydantic-ai"}
 
-TOOL = "name: t\nmock: {result: 1}\n"
+TOOL = "name: t\ndescription: Count the visitors of a museum.\nmock: {result: 1}\n"
 PASSING = "scenario: s\nsteps: [{call: t, expect: {result: 1}}]\n"
 FAILING = "scenario: s\nsteps: [{call: t, expect: {result: 2}}]\n"
 
@@ -104,7 +104,7 @@ def test_a_hook_of_pre_commit_runs_its_command(hook, scenario, passes, write, to
     program, *words = shlex.split(hook["entry"])
     assert program in PROJECT["scripts"]
     # What a scenario expects is found out by running it.
-    expected = 0 if passes or words[0] == "validate" else 1
+    expected = 0 if passes or words[0] in {"validate", "lint"} else 1
     assert toolcrib(*words).exit_code == expected
     write({"descriptors/t.tool.yaml": "name: t\noops: 1\n"})
     assert toolcrib(*words).exit_code == 1
@@ -162,17 +162,19 @@ def test_the_action_validates_and_runs_a_project(write, tmp_path):
         "junit": "report.xml",
         "extras": "mcp,typed",
         "version": "==0.1.0",
+        "lint": "error",
     }
-    (installed, validated, ran), code = Job(tmp_path, **inputs).run()
+    (installed, validated, linted, ran), code = Job(tmp_path, **inputs).run()
     assert (code, installed) == (0, "pip install toolcrib[mcp,typed]==0.1.0\n")
     assert validated == "1 tool, 0 packs, 1 scenario: no problems\n"
+    assert linted.splitlines()[-1].startswith("1 tool: ")
     assert "1 scenario passed" in ran
     assert (tmp_path / "shop/report.xml").is_file()
 
 
 def test_a_failure_fails_the_job_at_the_line_of_its_step(write, tmp_path):
     write({"descriptors/t.tool.yaml": TOOL, "descriptors/s.scenario.yaml": FAILING})
-    (installed, _validated, ran), code = Job(tmp_path).run()
+    (installed, _validated, _linted, ran), code = Job(tmp_path).run()
     assert (code, installed) == (1, "pip install toolcrib\n")
     assert "::error file=descriptors/s.scenario.yaml,line=2" in ran
 

@@ -14,6 +14,7 @@ from toolcrib.acp import Agent, TurnResult, WireLine
 from toolcrib.provider import Segment, View
 
 SDK_AGENT = Path(__file__).with_name("acp_sdk_agent.py")
+FAULTY_AGENT = Path(__file__).with_name("acp_faulty_agent.py")
 
 
 @asynccontextmanager
@@ -34,7 +35,7 @@ async def driving(*command: str, **options: Any) -> AsyncIterator[Any]:
             faults.append(f"{error}: {message}")
 
     words = command or (sys.executable, str(SDK_AGENT))
-    env = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    env = {"PYTHONPATH": os.pathsep.join(sys.path), **options.pop("env", {})}
     async with Agent([*words], env=env, observers=[check, *options.pop("observers", ())], **options) as agent:
         yield agent
     assert faults == []
@@ -45,11 +46,13 @@ class Dialogue:
 
     Attributes:
         view: The view.
+        violations: What the agent did against the protocol.
     """
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.view = View()
+        self.violations: list[str] = []
 
     async def say(self, *parts: Any, **options: Any) -> tuple[tuple[Segment, ...], TurnResult]:
         """Have a turn, and return its segments and its result."""
@@ -58,6 +61,8 @@ class Dialogue:
         async for event in turn:
             assert self.view.apply(event)
             assert self.view.missing is None
+            if event.type == "violation":
+                self.violations.append(event.text)
         assert turn.result is not None
         return self.view.segments[before:], turn.result
 

@@ -10,11 +10,13 @@ import json
 import os
 import sys
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 from acp import (
     PROTOCOL_VERSION,
     InitializeResponse,
+    LoadSessionResponse,
     NewSessionResponse,
     PromptResponse,
     RequestError,
@@ -27,12 +29,16 @@ from acp.helpers import (
     tool_terminal_ref,
     update_agent_message_text,
     update_tool_call,
+    update_user_message_text,
 )
 from acp.schema import (
     AgentCapabilities,
     Implementation,
     McpCapabilities,
     PermissionOption,
+    ResumeSessionResponse,
+    SessionCapabilities,
+    SessionResumeCapabilities,
     ToolCallLocation,
     ToolCallUpdate,
 )
@@ -58,19 +64,49 @@ class SdkAgent:
     async def initialize(self, protocol_version: int, **_rest: Any) -> InitializeResponse:
         return InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
-            agent_capabilities=AgentCapabilities(mcp_capabilities=McpCapabilities(http="--http" in sys.argv)),
+            agent_capabilities=AgentCapabilities(
+                load_session="--load" in sys.argv,
+                mcp_capabilities=McpCapabilities(http="--http" in sys.argv),
+                session_capabilities=SessionCapabilities(
+                    resume=SessionResumeCapabilities() if "--resume" in sys.argv else None
+                ),
+            ),
             agent_info=Implementation(name="sdk-agent", version="1"),
         )
 
     async def new_session(self, cwd: str, mcp_servers: list[Any], **_rest: Any) -> NewSessionResponse:
-        self.servers = mcp_servers
-        return NewSessionResponse(session_id=f"session-{os.getpid()}")
+        self.servers, self.cwd = mcp_servers, cwd
+        session = f"session-{os.getpid()}"
+        self._file(session).touch()
+        return NewSessionResponse(session_id=session)
+
+    async def load_session(self, cwd: str, session_id: str, **_rest: Any) -> LoadSessionResponse:
+        for line in self._history(cwd, session_id).read_text().splitlines():
+            for update in (update_user_message_text(line), update_agent_message_text("On it. ")):
+                await self.client.session_update(session_id, update)
+        return LoadSessionResponse()
+
+    async def resume_session(self, cwd: str, session_id: str, **_rest: Any) -> ResumeSessionResponse:
+        self._history(cwd, session_id).read_text()
+        return ResumeSessionResponse()
+
+    def _history(self, cwd: str, session: str) -> Path:
+        """The file with the prompts of a session."""
+        self.cwd = cwd
+        if not self._file(session).exists():
+            raise RequestError.resource_not_found(session)
+        return self._file(session)
+
+    def _file(self, session: str) -> Path:
+        return Path(self.cwd, f"{session}.history")
 
     async def cancel(self, session_id: str, **_rest: Any) -> None:
         self.cancelled.set()
 
     async def prompt(self, session_id: str, prompt: list[Any], **_rest: Any) -> PromptResponse:
         self.cancelled.clear()
+        with self._history(self.cwd, session_id).open("a") as history:
+            history.write(f"{prompt[0].text}\n")
         word, _, rest = prompt[0].text.partition(" ")
         await self.client.session_update(session_id, update_agent_message_text("On it. "))
         stop = await getattr(self, f"do_{word}")(session_id, rest)
@@ -78,6 +114,9 @@ class SdkAgent:
 
     async def do_say(self, session: str, text: str) -> None:
         await self.client.session_update(session, update_agent_message_text(text))
+
+    async def do_env(self, session: str, name: str) -> None:
+        await self.do_say(session, os.environ.get(name, "unset"))
 
     async def do_read(self, session: str, path: str) -> str | None:
         async def read() -> str:
@@ -210,4 +249,4 @@ class SdkAgent:
 
 
 if __name__ == "__main__":
-    asyncio.run(run_agent(SdkAgent()))
+    asyncio.run(run_agent(SdkAgent(), use_unstable_protocol=True))

@@ -53,11 +53,12 @@ class Aimock(NamedTuple):
 
 
 @contextmanager
-def running(*, config: Path | None = None) -> Iterator[Aimock]:
+def running(*, config: Path | None = None, fixtures: Path = FIXTURES) -> Iterator[Aimock]:
     """A server for as long as the block runs; the npm package is installed once into a checkout that may be written.
 
     Args:
-        config: A configuration of several services, such as A2A agents, in place of the models of `FIXTURES`.
+        config: A configuration of several services, such as A2A agents, in place of the models of fixtures.
+        fixtures: What the models answer.
     """
     with ExitStack() as stack:
         package = stack.enter_context(installed("@copilotkit/aimock", VERSION))
@@ -65,7 +66,7 @@ def running(*, config: Path | None = None) -> Iterator[Aimock]:
         command = [str(NODE / "bin" / "node"), str(package / "dist" / program)]
         options = ["--port", "0"]
         if config is None:
-            options += ["--fixtures", str(FIXTURES), "--strict", "--validate-on-load"]
+            options += ["--fixtures", str(fixtures), "--strict", "--validate-on-load"]
         else:
             options += ["--config", str(config)]
         process = stack.enter_context(

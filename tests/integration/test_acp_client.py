@@ -11,7 +11,8 @@ import pytest
 
 from acp_agents import SDK_AGENT, Dialogue, driving, ends, text_of
 from in_memory import runtime_of
-from toolcrib import ToolPolicy
+from toolcrib import ConfigurationError, ToolPolicy
+from toolcrib.acp import AgentFailure
 
 TOOLS = """
 name: get_order
@@ -106,3 +107,63 @@ async def test_the_agent_uses_the_tools_of_the_runtime(option, tmp_path):
             assert ends(segments)["call_2"][:2] == ("failed", "tool_error")
     # The calls were made in this runtime; the agent is their user.
     assert [(each.call.tool.name, each.call.context.user) for each in calls if hasattr(each, "call")]
+
+
+@pytest.mark.parametrize("option", ["--load", "--resume"])
+async def test_an_agent_that_can_continue_its_session_does_so_after_its_death(option, tmp_path):
+    async with driving(sys.executable, str(SDK_AGENT), option, roots=[tmp_path]) as agent:
+        dialogue, first = Dialogue(agent), agent.session
+        await dialogue.say("say one")
+        await dialogue.say("die 1")
+        # What the agent repeats is not told again, and the numbers of the events go on.
+        segments, result = await dialogue.say("say two")
+        assert result.ok, result
+        assert [segment.text for segment in segments] == ["say two", "On it. two"]
+        assert (agent.session, result.session) == (first, first)
+        assert dialogue.view.segments[0].text == "say one"
+        assert [*agent.problems] == []
+
+
+async def test_an_earlier_session_is_continued(tmp_path):
+    command = (sys.executable, str(SDK_AGENT), "--load")
+    async with driving(*command, roots=[tmp_path]) as agent:
+        await Dialogue(agent).say("say one")
+        earlier = agent.session
+    async with driving(*command, roots=[tmp_path]) as agent:
+        own = agent.session
+        history = await agent.resume(earlier)
+        assert [(event.type, event.text) for event in history if event.text] == [
+            ("user", "say one"),
+            ("text", "On it. "),
+        ]
+        assert agent.session == earlier
+        # Once more on the same connection.
+        again = await agent.resume(earlier)
+        assert [event.text for event in again] == [event.text for event in history]
+        assert [event.seq for event in again] == [event.seq + len(history) for event in history]
+        with pytest.raises(AgentFailure, match=r"refused `session/load`"):
+            await agent.resume("nobody")
+        assert agent.session == earlier
+        turn = agent.prompt("say two")
+        assert [event.type async for event in turn][-1] == "turn_ended"
+        assert turn.result.ok
+    assert own != earlier
+
+
+async def test_an_agent_that_cannot_continue_sessions_says_so(tmp_path):
+    async with driving(roots=[tmp_path]) as agent:
+        with pytest.raises(ConfigurationError) as refused:
+            await agent.resume("earlier")
+    assert refused.value.code == "unsupported"
+
+
+async def test_a_session_that_the_agent_has_lost_is_replaced(tmp_path):
+    async with driving(sys.executable, str(SDK_AGENT), "--load", roots=[tmp_path]) as agent:
+        dialogue, first = Dialogue(agent), agent.session
+        await dialogue.say("die 1")
+        (tmp_path / f"{first}.history").unlink()
+        segments, result = await dialogue.say("say two")
+        assert (text_of(segments), result.ok) == ("On it. two", True)
+        assert agent.session != first
+    assert [problem.code for problem in agent.problems] == ["session_lost"]
+    assert "refused `session/load`" in agent.problems[0].message

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
 from toolcrib.acp.agent_process import AgentProcess, Observer, WireLine, agent_command
+from toolcrib.acp.permissions import check_agent_policy
 from toolcrib.acp.tool_server import AgentToolServer
 from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.core.errors import ConfigurationError, Problem, ToolcribError
@@ -152,6 +153,8 @@ class Agent:
         report: Callable[[Problem], None] | None = None,
         record: str | os.PathLike[str] | None = None,
         patience: float = PATIENCE,
+        start_timeout: float = START_TIMEOUT,
+        cancel_timeout: float = CANCEL_TIMEOUT,
     ) -> None:
         """Configure an agent. Entering it starts it.
 
@@ -169,9 +172,11 @@ class Agent:
             mode: ID of the mode of the session (default: the agent decides).
             login: ID of the method with which to log in (default: none, the agent is already logged in).
             observers: See every line of the protocol.
-            report: Receives problems as they happen.
+            report: Receives problems as they happen (default: they are logged).
             record: File for a recording of every message, with masked secrets.
             patience: Seconds after which a request without an answer, or a silent turn, is reported as a problem.
+            start_timeout: Seconds in which it must answer each request that opens a session.
+            cancel_timeout: Seconds in which it must end a cancelled turn; then its process is ended.
 
         Raises:
             ConfigurationError: The command is empty, a root is not a folder, or the policy cannot be applied to an agent.
@@ -187,6 +192,7 @@ class Agent:
         self._command = agent_command(command, folders[0], env)
         self._roots = folders
         self._runtime, self._tools = runtime, tools
+        check_agent_policy(policy)
         self._policy = policy
         self._approved = tuple(approved)
         self._ask = ask
@@ -194,6 +200,7 @@ class Agent:
         self._mode, self._login = mode, login
         self._observers = tuple(observers)
         self._report = report
+        self._start_timeout, self._cancel_timeout = start_timeout, cancel_timeout
         self._process: AgentProcess | None = None
         self._connection: AcpConnection | None = None
         self._methods: ClientMethods | None = None
@@ -316,9 +323,9 @@ class Agent:
                 return asked.result()
             is_late = not self._cancelled.is_set()
             await self.cancel()
-            await asyncio.wait({asked}, timeout=CANCEL_TIMEOUT)
+            await asyncio.wait({asked}, timeout=self._cancel_timeout)
             if not asked.done():
-                told = f"the agent did not end the cancelled turn within {CANCEL_TIMEOUT:g} s, and was ended"
+                told = f"the agent did not end the cancelled turn within {self._cancel_timeout:g} s, and was ended"
                 self._problem("not_cancelled", told)
                 await self._end()
                 await asyncio.wait({asked})
@@ -368,18 +375,23 @@ class Agent:
         """Start an agent that has ended once more, with its session if it can continue it."""
         if self._process is not None and not self._process.ended:
             return
-        session = self.session
-        if not session or not self._continues():
-            await self._open("")
-            if session:
-                self._problem("session_lost", "the agent was started again, and has forgotten the session")
-            return
-        # What the agent repeats was delivered before it ended.
-        self._skips = True
-        try:
-            await self._open(session)
-        finally:
-            self._skips = False
+        session, why = self.session, "it cannot continue sessions"
+        if session and self._continues():
+            # What the agent repeats was delivered before it ended.
+            self._skips = True
+            try:
+                await self._open(session)
+            except AgentFailure as error:
+                if error.code != "agent_refused":
+                    raise
+                why = error.message
+            else:
+                return
+            finally:
+                self._skips = False
+        await self._open("")
+        if session:
+            self._problem("session_lost", f"the agent was started again without its session: {why}")
 
     def _continues(self) -> str:
         """The method that continues a session: `resume`, `load`, or empty for none."""
@@ -440,7 +452,6 @@ class Agent:
         await process.start()
         self._process = process
         self._watching = asyncio.create_task(self._wire.watch())
-        self._numbers.begin()
         connection = self._connection = AcpConnection(process, methods.handle)
         told = await self._in_time("initialize", connection.initialize(offer.capabilities(), "toolcrib"))
         if told["protocolVersion"] != connection.version:
@@ -464,10 +475,18 @@ class Agent:
                 code="unsupported",
                 hint="it announces neither `loadSession` nor `sessionCapabilities.resume`",
             )
+        before = self.session
+        self._numbers.begin()
         if session:
             # The agent repeats the updates of the session before it answers.
             self.session = methods.view.session = session
-        opened = await self._in_time(f"session/{how}", connection.open_session(how, session, cwd, servers))
+        try:
+            opened = await self._in_time(
+                f"session/{how}", connection.open_session(how, session, cwd, servers)
+            )
+        except AgentFailure:
+            self.session = methods.view.session = before
+            raise
         self.session = methods.view.session = opened.get("sessionId") or session
         modes = opened.get("modes") or {}
         self.modes = {each["id"]: each["name"] for each in modes.get("availableModes", ())}
@@ -487,11 +506,11 @@ class Agent:
 
     async def _in_time(self, method: str, work: Awaitable[T]) -> T:
         try:
-            async with asyncio.timeout(START_TIMEOUT):
+            async with asyncio.timeout(self._start_timeout):
                 return await work
         except TimeoutError:
             raise AgentFailure(
-                f"the agent did not answer `{method}` within {START_TIMEOUT:g} s",
+                f"the agent did not answer `{method}` within {self._start_timeout:g} s",
                 code="agent_timeout",
                 hint="check that its command starts it as an agent of ACP, often with an option such as `--acp`",
             ) from None
@@ -528,9 +547,11 @@ class Agent:
         self._wire.message(sender, line.message, line.number)
 
     def _event(self, told: SessionEvent) -> None:
-        if told.session not in {"", self.session} and self._opening:
-            # It may arrive before the answer with the ID of the session is read.
-            self._early.append(told)
+        # A session that is loaded again on a connection is `ID#2` there.
+        if told.session not in {"", self.session} and not told.session.startswith(f"{self.session}#"):
+            # It may arrive before the answer with the ID of the session is read. Else the session was reported as unknown.
+            if self._opening:
+                self._early.append(told)
             return
         if self._skips:
             self._numbers.skip(told.event)

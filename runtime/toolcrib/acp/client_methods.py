@@ -204,8 +204,9 @@ class ClientMethods:
     # Terminals.
 
     async def _create(self, request: CreateTerminalRequest) -> dict[str, Any]:
-        arguments: dict[str, Any] = {"command": " ".join([request.command, *(request.args or ())])}
-        self._check_rules(ReportedCall("", kind="execute", arguments=arguments))
+        why = self._permissions.why_command_denied(" ".join([request.command, *(request.args or ())]))
+        if why:
+            raise RequestError(DENIED, f"refused: {why}")
         env = {each.name: each.value for each in request.env or ()}
         terminal = await self.terminals.create(
             request.command, request.args or (), env, request.cwd or self._cwd, request.output_byte_limit

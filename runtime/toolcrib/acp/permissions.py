@@ -16,6 +16,7 @@ from toolcrib.core.errors import ConfigurationError
 from toolcrib.core.model import JSON, NOTHING, Annotations, Descriptor
 from toolcrib.engine.access_control import AccessControl, Principal
 from toolcrib.schema.validation.violations import shorten
+from toolcrib.security.requirements import Requirements
 from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy, allows
 
 KINDS: Final = ("allow_once", "allow_always", "reject_once", "reject_always")
@@ -172,7 +173,6 @@ class Permissions:
         caller: str,
         why_outside: Callable[[str, bool], str],
     ) -> None:
-        check_agent_policy(policy)
         self._policy = policy
         self._approved = tuple(approved)
         self._access = access
@@ -207,6 +207,19 @@ class Permissions:
                 return f"it uses `{shorten(path)}`: {why}"
         effect, reason = self._by_access(call)
         return reason if effect == "deny" else ""
+
+    def why_command_denied(self, line: str) -> str:
+        """Why a command is denied, as a sentence; empty if it is not.
+
+        Args:
+            line: The program and its arguments, or a line for a shell.
+        """
+        why = self.why_denied(ReportedCall("", kind="execute", arguments={"command": line}))
+        access = None if self._access is None else self._access()
+        if why or access is None or access.settings.audit or not line.split():
+            return why
+        refusal = next(access.refusals(Requirements(commands=(line.split(maxsplit=1)[0],))), None)
+        return "" if refusal is None else f"the command is {refusal}"
 
     def _by_access(self, call: ReportedCall) -> PermissionDecision:
         """What the rules of access say; `default` if no rule concerns the call."""

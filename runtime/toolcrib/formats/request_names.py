@@ -54,11 +54,14 @@ def name_of_request(method: str, url: str) -> str:
 def unique_names(wanted: Iterable[str]) -> Iterator[str]:
     """Each name, numbered from its second occurrence on."""
     taken: set[str] = set()
+    # The last number of each name: to try all again would take quadratic time for many equal names.
+    last: dict[str, int] = {}
     for name in wanted:
-        free, number = name, 1
+        free, number = name, last.get(name, 1)
         while free in taken:
             number += 1
             free = f"{name[: LONGEST_NAME - len(str(number)) - 1]}_{number}"
+        last[name] = number
         taken.add(free)
         yield free
 

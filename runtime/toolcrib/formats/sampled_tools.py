@@ -46,7 +46,7 @@ from toolcrib.formats.request_names import (
     placeholder_of,
     variable_name,
 )
-from toolcrib.formats.secret_names import has_secret_member, is_secret_name, without_secret_members
+from toolcrib.formats.secret_names import HIDDEN, has_secret_member, is_secret_name, without_secret_members
 from toolcrib.http.headers import FORBIDDEN, header_fault, is_token
 from toolcrib.schema.inference import infer_schema, is_data
 from toolcrib.security.redaction import Redactor
@@ -108,15 +108,11 @@ def imported_of(
         secrets: Further secrets of the source.
     """
     drafts = [*drafted]
-    redactor = Redactor(encodings=True)
-    for secret in {*secrets, *(each for draft in drafts for each in draft.secrets)}:
-        # An ordinary word, such as the user `admin`, occurs elsewhere by chance.
-        if not _WORD.fullmatch(secret):
-            redactor.register(secret)
-    hide = redactor.hide_in_text
+    search = _SecretSearch({*secrets, *(each for draft in drafts for each in draft.secrets)})
+    hide = search.hide
     tools = []
     for draft in drafts:
-        descriptor: Any = redactor.hide_in(dict(draft.tool.descriptor))
+        descriptor = search.without(dict(draft.tool.descriptor))
         tools.append(
             ImportedTool(hide(draft.tool.key), {**descriptor, "name": draft.tool.descriptor["name"]})
         )
@@ -126,6 +122,57 @@ def imported_of(
         [each._replace(key=hide(each.key), message=hide(each.message)) for each in refused],
         [each._replace(key=hide(each.key), message=hide(each.message)) for each in told],
     )
+
+
+_MOST_ENCODED: Final = 16
+"""Secrets that are searched for in every encoding. The time for it is the number of secrets times the size of the source."""
+
+_TOKEN: Final = re.compile(r"[^\s\"'<>,;&?=(){}\[\]|\\]{6,}")
+
+
+class _SecretSearch:
+    """Hides the secrets of requests wherever a source repeats them.
+
+    A recording of a long session may contain thousands of them. The first are searched for in every encoding; the others where
+    a text has them as a whole, or between marks such as spaces, quotes and `=`.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        # An ordinary word, such as the user `admin`, occurs elsewhere by chance.
+        telling = sorted(
+            (each for each in secrets if not _WORD.fullmatch(each)), key=lambda each: (-len(each), each)
+        )
+        self._redactor = Redactor(encodings=True)
+        for secret in telling[:_MOST_ENCODED]:
+            self._redactor.register(secret)
+        self._others = frozenset(
+            form for each in telling[_MOST_ENCODED:] for form in (each, quote(each, safe=""))
+        )
+
+    def hide(self, text: str) -> str:
+        """A text without the secrets."""
+        if self._others:
+            if text in self._others:
+                return HIDDEN
+            text = _TOKEN.sub(lambda match: HIDDEN if match[0] in self._others else match[0], text)
+        return self._redactor.hide_in_text(text)
+
+    def without(self, value: dict[str, Any]) -> dict[str, Any]:
+        """A value without the secrets."""
+        text = compact(value)
+        # Most descriptors contain none, which one look at the whole shows.
+        is_repeated = not self._others.isdisjoint(_TOKEN.findall(text)) or self._redactor.knows(text.encode())
+        copy: dict[str, Any] = self._copy(value) if is_repeated else value
+        return copy
+
+    def _copy(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.hide(value)
+        if isinstance(value, dict):
+            return {self.hide(key): self._copy(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._copy(item) for item in value]
+        return self._redactor.hide_in(value)
 
 
 # -- The draft of a descriptor --------------------------------------------------------------------------------------

@@ -40,6 +40,12 @@ SUBSTITUTION: Final = variable("(")
 
 _SPACES: Final = " \t"
 _ENDS: Final = "\n;&|"
+_PLAIN: Final = re.compile(r"[^ \t\n;&|<>'\"\\$`]+")
+_IN_QUOTES: Final = re.compile(r'[^"\\$`]+')
+_BACKSLASHES: Final = re.compile(r"\\*")
+_OF_CMD: Final = re.compile(r'[^\^"\n]+')
+_OF_WINDOWS: Final = re.compile(r'[^\\" \t\n]+')
+_IN_ANSI: Final = re.compile(r"[^'\\]+")
 _REDIRECTION: Final = re.compile(r"\d?[<>]+&?[\d-]?[ \t]*")
 
 
@@ -72,6 +78,8 @@ class _Posix:
         self._text = text
         self._at = 0
         self._begin = 0
+        self._counted = 0
+        self._lines = 0
 
     def commands(self) -> Iterator[ShellCommand]:
         """The commands, in order."""
@@ -110,14 +118,21 @@ class _Posix:
         """Skip what ends a command, and return what follows it in its pipe."""
         text = self._text
         is_pipe = text.startswith("|", self._at) and not text.startswith("||", self._at)
-        self._at += 1
+        # An address without quotes ends at its first `&`, which is rarely meant.
+        is_background = text.startswith("&", self._at) and not text.startswith("&&", self._at)
+        self._at += 2 if text.startswith(("&&", "||"), self._at) else 1
         if not is_pipe:
-            return ""
+            return "&" if is_background else ""
         begin, self._at = self._at, self._end_of_line()
         return text[begin : self._at].strip()
 
     def _line(self, at: int) -> int:
-        return self._text.count("\n", 0, at) + 1
+        """The number of a line; places are asked for in ascending order, but for quotes that are not closed."""
+        if at < self._counted:
+            return self._text.count("\n", 0, at) + 1
+        self._lines += self._text.count("\n", self._counted, at)
+        self._counted = at
+        return self._lines + 1
 
     def _end_of_line(self) -> int:
         end = self._text.find("\n", self._at)
@@ -143,9 +158,15 @@ class _Posix:
             elif sign in "$`":
                 pieces.append(self._expansion())
             else:
-                pieces.append(sign)
-                self._at += 1
+                pieces.append(self._run(_PLAIN))
         return "".join(pieces)
+
+    def _run(self, pattern: re.Pattern[str]) -> str:
+        """The signs from here on that stand for themselves: one at least."""
+        match = pattern.match(self._text, self._at)
+        end = match.end() if match is not None else self._at + 1
+        begin, self._at = self._at, end
+        return self._text[begin:end]
 
     def _until(self, quote: str, start: int) -> str:
         end = self._text.find(quote, start)
@@ -175,8 +196,7 @@ class _Posix:
             elif sign in "$`":
                 pieces.append(self._expansion())
             else:
-                pieces.append(sign)
-                self._at += 1
+                pieces.append(self._run(_IN_QUOTES))
         self._at = begin
         raise self._unclosed('"')
 
@@ -190,8 +210,7 @@ class _Posix:
                 self._at += 1
                 return _joined_surrogates("".join(pieces))
             if sign != "\\":
-                pieces.append(sign)
-                self._at += 1
+                pieces.append(self._run(_IN_ANSI))
                 continue
             code = re.compile(
                 r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|([0-7]{1,3})|c(.))",
@@ -273,9 +292,12 @@ def _lines_of_cmd(text: str) -> Iterator[str]:
         if sign == "\n":
             yield "".join(pieces)
             pieces, quoted = [], False
-        else:
-            pieces.append(sign)
-        at += 1
+            at += 1
+            continue
+        run = _OF_CMD.match(text, at)
+        end = run.end() if run is not None else at + 1
+        pieces.append(text[at:end])
+        at = end
     yield "".join(pieces)
 
 
@@ -289,7 +311,7 @@ def _words_of_windows(text: str) -> Iterator[str]:
         pieces: list[str] = []
         quoted = False
         while at < len(text) and (quoted or text[at] not in " \t\n"):
-            slashes = re.compile(r"\\*").match(text, at)
+            slashes = _BACKSLASHES.match(text, at)
             count = len(slashes[0]) if slashes is not None else 0
             at += count
             if at < len(text) and text[at] == '"':
@@ -305,6 +327,8 @@ def _words_of_windows(text: str) -> Iterator[str]:
                 continue
             pieces.append("\\" * count)
             if at < len(text) and (quoted or text[at] not in " \t\n"):
-                pieces.append(text[at])
-                at += 1
+                run = _OF_WINDOWS.match(text, at)
+                end = run.end() if run is not None else at + 1
+                pieces.append(text[at:end])
+                at = end
         yield "".join(pieces)

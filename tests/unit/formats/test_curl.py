@@ -318,3 +318,18 @@ async def _sends_what_its_command_says(request: dict[str, Any]) -> None:
             assert Counter(found) == Counter(value.items())
         else:
             assert sent.body.decode() == value
+
+
+def test_a_large_text_is_read_in_linear_time():
+    long = "a" * (8 * 2**20)
+    imported = tools_of_curl(f"curl https://x.example/ -H 'Content-Type: text/plain' -d '{long}'\n")
+    (made,) = imported.tools
+    assert made.descriptor["input_schema"]["required"] == ["body"]
+    assert "too long for a default" in imported.remarks[0].message
+    assert len(tools_of_curl("curl https://x.example/a\n" * 3000).tools) == 3000
+
+
+def test_an_address_without_quotes_ends_where_the_shell_ends_it():
+    imported = tools_of_curl("curl https://x.example/?a=1&b=2")
+    assert defaults(dict(imported.tools[0].descriptor)) == {"a": 1}
+    assert [each.message for each in imported.remarks] == ["what follows the command: `&`"]

@@ -261,3 +261,24 @@ def test_secrets_of_one_request_are_nowhere():
     assert live["get_orders"]["auth"]["token"] == "${SHOP_TOKEN}"
     assert live["get_orders"]["cookies"] == {"sid": "${SHOP_COOKIE_SID}"}
     assert live["post_login"]["body"]["json"]["password"] == "${SHOP_PASSWORD}"
+
+
+def test_thousands_of_secrets_are_removed_in_bounded_time():
+    tokens = [f"t0k3n-of-request-{number}" for number in range(500)]
+    entries = [
+        entry(
+            path=f"/page-{chr(97 + number % 26)}{chr(97 + number // 26)}/x",
+            headers={"Authorization": f"Bearer {token}"},
+            answer={"next": f"{API}/go?t={tokens[number - 1]}"},
+        )
+        for number, token in enumerate(tokens)
+    ]
+    imported = tools_of_har(har(*entries))
+    assert len(imported.tools) == 500
+    shown = json.dumps(imported, default=str)
+    assert not [token for token in tokens if f"{token}\\" in shown or f'{token}"' in shown]
+
+
+def test_equal_names_are_numbered_in_linear_time():
+    imported = tools_of_har(har(*(entry(path=f"https://h{number}.example/same") for number in range(3000))))
+    assert imported.tools[-1].descriptor["name"] == "get_same_3000"

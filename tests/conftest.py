@@ -111,12 +111,11 @@ class FewReports:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-        """Run a test as pytest does, without a word before it."""
+        """Run a test as pytest does, without a word before it or after it, which nobody reads either."""
         for report in runtestprotocol(item, log=False, nextitem=nextitem):
             if report.when == "call" or not report.passed:
                 report.keywords = {}  # a dozen words that only a plugin would read
                 item.ihook.pytest_runtest_logreport(report=report)
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 
 

@@ -40,6 +40,8 @@ import trust
 from peers import PeerMissing
 from rounds import STRICT, Row, line, shown
 
+import acp_agents
+
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
 OURS = ("toolcrib", "jsonschema-rs", "jsonschema", "pyyaml", "jinja2", "click", "uvicorn", "starlette")
@@ -160,6 +162,13 @@ with other servers therefore show the smallest possible ratios, and a goal below
         "loopback, whose 8 MiB are a list of objects of 1 KiB.",
     ),
     Section("loading", "Loading", lambda _versions: loading.rows()),
+    Section(
+        "acp",
+        "ACP",
+        acp_agents.rows,
+        "The agent of toolcrib opens a project with one tool and has a scripted model; that of the SDK answers with a constant.\n"
+        "Both write to a client that reads nothing.",
+    ),
     Section("startup", "Start-up", lambda _versions: startup.rows()),
     Section(
         "extras",

@@ -9,7 +9,7 @@ import asyncio
 import json
 
 import pytest
-from acp import RequestError, image_block, text_block
+from acp import RequestError, audio_block, image_block, text_block
 from acp.helpers import embedded_text_resource, resource_block
 
 from acp_editors import PATIENCE, Editor, capabilities, editing, in_order
@@ -295,9 +295,8 @@ async def test_prompts_have_text_images_files_and_links():
             image_block("iVBORw0KGgo=", "image/png"),
             resource_block(embedded_text_resource("file:///a.txt", "first line")),
             {"type": "resource_link", "name": "b.txt", "uri": "file:///b.txt"},
+            audio_block("AAAA", "audio/wav"),
         )
-        with pytest.raises(RequestError, match="the agent accepts no audio"):
-            await editor.say(session, {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"})
         with pytest.raises(RequestError, match="the prompt is empty"):
             await editor.say(session, "  ")
     (message,) = model.requests[0].messages
@@ -306,6 +305,7 @@ async def test_prompts_have_text_images_files_and_links():
         "image/png",
         "Contents of file:///a.txt:\nfirst line",
         "[b.txt](file:///b.txt)",
+        "audio/wav",
     ]
 
 

@@ -166,3 +166,28 @@ async def test_conversations_are_private(tmp_path):
     folder.chmod(0o777)
     with pytest.raises(ConfigurationError, match="others can write to it"):
         FolderConversations(folder).load(first.id)
+
+
+async def test_a_session_is_deleted(tmp_path):
+    store = FolderConversations(tmp_path)
+
+    async with editing(tools(), Model(says("one")), store=store) as editor:
+
+        async def delete(session):
+            # The client of the SDK has no method for it.
+            return await editor.agent._conn.send_request("session/delete", {"sessionId": session})
+
+        kept, session, silent = await editor.open(), await editor.open(), await editor.open()
+        await editor.say(session, "first")
+        assert await delete(session) == {}
+        # It is closed, forgotten, and unknown from now on.
+        assert (await editor.agent.list_sessions()).sessions == []
+        for unknown in (session, "nobody"):
+            with pytest.raises(RequestError) as refused:
+                await delete(unknown)
+            assert refused.value.code == -32002
+        with pytest.raises(RequestError):
+            await editor.say(session, "again")
+        assert await delete(silent) == {}
+        assert [*tmp_path.iterdir()] == []
+        assert kept

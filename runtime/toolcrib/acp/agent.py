@@ -27,6 +27,7 @@ from toolcrib.serve.acp.connection_observer import ConnectionObserver
 from toolcrib.serve.acp.connection_timeline import SessionEvent, Side
 from toolcrib.serve.acp.diagnosis import PATIENCE, ConnectionFinding
 from toolcrib.serve.acp.recordings import Recorder
+from toolcrib.serve.acp.sdk_import import import_sdk
 from toolcrib.serve.acp.session_timeline import STOP_REASONS
 from toolcrib.serve.mcp.options import Options
 
@@ -421,6 +422,7 @@ class Agent:
 
     async def _start(self) -> None:
         with imports_of_extra("acp", cannot="drive an agent", doing="driving an agent"):
+            import_sdk()
             from toolcrib.acp.client_methods import ClientMethods, ClientOffer, TurnView  # noqa: PLC0415 -- an extra
             from toolcrib.acp.connection import AcpConnection  # noqa: PLC0415 -- as above
             from toolcrib.acp.files import AgentFiles  # noqa: PLC0415 -- as above

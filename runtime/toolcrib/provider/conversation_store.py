@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -70,6 +71,10 @@ class ConversationStore(Protocol):
 
     def shown(self, id: str, /) -> Sequence[dict[str, Any]]:  # noqa: A002 -- as above
         """What `record` has stored, in order."""
+        ...
+
+    def delete(self, id: str, /) -> None:  # noqa: A002 -- as above
+        """Forget a conversation."""
         ...
 
 
@@ -154,6 +159,16 @@ class FolderConversations:
             hint = did_you_mean(id_, known) or f"{len(known)} conversations are stored in {self.folder}"
             raise ConfigurationError(f"unknown conversation `{id_}`", code="unknown_conversation", hint=hint)
         return folder
+
+    def delete(self, id: str) -> None:  # noqa: A002 -- as in the protocol
+        """Remove the folder of a conversation.
+
+        Raises:
+            ConfigurationError: The store has no conversation with this ID (`unknown_conversation`), or the folder is not the
+                user's own (`unsafe_folder`).
+            OSError: A file cannot be removed.
+        """
+        shutil.rmtree(self._known(id))
 
     def _of(self, id_: str, *, create: bool = False) -> Path:
         if not _ID.fullmatch(id_):

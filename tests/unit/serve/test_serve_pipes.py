@@ -46,6 +46,25 @@ def test_lines_are_whole_and_bounded(lines, cuts, limit):
     assert found == kept
 
 
+async def test_lines_keep_their_order_and_a_full_pipe_does_not_hold_up_the_loop():
+    source, feed = os.pipe()
+    unread, target = os.pipe()
+    pipes = StdioPipes(source, target)
+    lines = [bytes([65 + number % 26]) * (100_000 if number % 5 == 0 else 50) + b"\n" for number in range(60)]
+    # Short lines are written at once, but not before a long one that waits for room, nor after one that nobody waits for.
+    writing = [asyncio.create_task(pipes.write(line)) for line in lines]
+    await asyncio.to_thread(bool)  # the pipe is full by now, and the loop still runs
+    writing[5].cancel()
+    read, wanted = b"", b"".join(lines)
+    async with asyncio.timeout(60):
+        while len(read) < len(wanted):
+            read += await asyncio.to_thread(os.read, unread, 1 << 16)
+        await asyncio.wait(writing)
+    assert read == wanted
+    for each in (source, feed, unread, target):
+        os.close(each)
+
+
 async def test_what_nobody_reads_is_told():
     source, feed = os.pipe()
     unread, target = os.pipe()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolcrib.core.dependencies import imports_of_extra
 from toolcrib.serve.acp.editor_agent import EditorAgent
+from toolcrib.serve.acp.sdk_import import import_sdk
 from toolcrib.serve.http_common.lifecycle import opened
 from toolcrib.serve.http_common.listen_address import Say
 from toolcrib.serve.http_common.stdio_pipes import StdioPipes, StdoutError
@@ -32,6 +33,7 @@ async def serve_stdio(runtime: Runtime, options: EditorAgent, say: Say) -> None:
         StdoutError: stdout cannot be written to. An editor that disconnects is not an error.
     """
     with imports_of_extra("acp", cannot="serve over ACP", doing="serving over ACP"):
+        import_sdk()
         from toolcrib.serve.acp import agent  # noqa: PLC0415 -- an extra; slow to import
 
     # Entering the runtime imports Python sources and hooks, whose code may print.

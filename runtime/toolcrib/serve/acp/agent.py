@@ -20,6 +20,7 @@ from acp.meta import AGENT_METHODS
 from acp.schema import (
     CancelNotification,
     CloseSessionRequest,
+    DeleteSessionRequest,
     InitializeRequest,
     ListSessionsRequest,
     LoadSessionRequest,
@@ -56,6 +57,8 @@ from toolcrib.serve.http_common.trace_context import trace_in
 
 if TYPE_CHECKING:
     from toolcrib.engine.runtime import Runtime
+
+UNKNOWN_CONVERSATION: Final = "unknown_conversation"
 
 LONGEST_LINE: Final = 128 << 20
 """Maximum length of a message in bytes: prompts carry images and files."""
@@ -98,6 +101,7 @@ class AcpAgent:
                     AGENT_METHODS["session_load"]: (LoadSessionRequest, self._load),
                     AGENT_METHODS["session_resume"]: (ResumeSessionRequest, self._resume),
                     AGENT_METHODS["session_list"]: (ListSessionsRequest, self._list),
+                    AGENT_METHODS["session_delete"]: (DeleteSessionRequest, self._delete),
                 }
                 if options.store is not None
                 else {}
@@ -154,11 +158,11 @@ class AcpAgent:
             # The agent answers with a version that it speaks; there is only one.
             "protocolVersion": PROTOCOL_VERSION,
             "agentCapabilities": {
-                "promptCapabilities": {"image": True, "embeddedContext": True},
+                "promptCapabilities": {"image": True, "audio": True, "embeddedContext": True},
                 "loadSession": self._options.store is not None,
                 "sessionCapabilities": {
                     "close": {},
-                    **({"list": {}, "resume": {}} if self._options.store is not None else {}),
+                    **({"list": {}, "resume": {}, "delete": {}} if self._options.store is not None else {}),
                 },
             },
             "agentInfo": {
@@ -209,8 +213,7 @@ class AcpAgent:
         except ConfigurationError as error:
             del self._sessions[id_]
             await session.close()
-            number = NOT_FOUND if error.code == "unknown_conversation" else INTERNAL_ERROR
-            raise RequestError(number, f"{error.message}; {error.hint}", {"code": error.code}) from None
+            raise _unusable(error) from None
 
     async def _list(self, request: ListSessionsRequest) -> dict[str, Any]:
         store = self._options.store
@@ -232,6 +235,20 @@ class AcpAgent:
         session = self._session(request.session_id)
         del self._sessions[session.id]
         await session.close()
+        return {}
+
+    async def _delete(self, request: DeleteSessionRequest) -> dict[str, Any]:
+        store, session = self._options.store, self._sessions.pop(request.session_id, None)
+        assert store is not None  # noqa: S101 -- the agent has the method only with a store
+        if session is not None:
+            await session.close()
+        try:
+            store.delete(request.session_id)
+        except ConfigurationError as error:
+            # A session in which nothing was said is not stored.
+            if session is not None and error.code == UNKNOWN_CONVERSATION:
+                return {}
+            raise _unusable(error) from None
         return {}
 
     async def _set_mode(self, request: SetSessionModeRequest) -> dict[str, Any]:
@@ -268,6 +285,12 @@ class AcpAgent:
         if session is None:
             raise RequestError(NOT_FOUND, f"unknown session `{shorten(id_)}`", {"sessionId": id_})
         return session
+
+
+def _unusable(error: ConfigurationError) -> RequestError:
+    """The error of a stored session that cannot be used."""
+    number = NOT_FOUND if error.code == UNKNOWN_CONVERSATION else INTERNAL_ERROR
+    return RequestError(number, f"{error.message}; {error.hint}", {"code": error.code})
 
 
 def _announced(request: InitializeRequest) -> frozenset[str]:

@@ -190,7 +190,7 @@ def prompt_parts(blocks: Sequence[Any]) -> list[str | Content]:
     """The parts of a message of the user, from the content blocks of a prompt.
 
     Raises:
-        ValueError: A block is audio, which the agent has not announced.
+        ValueError: A block is of a kind that the agent does not know.
     """
     return [_prompt_part(block) for block in blocks]
 
@@ -200,9 +200,11 @@ def _prompt_part(block: Any) -> str | Content:
         return str(block.text)
     if block.type == "image":
         return Content("image", data=block.data, mime_type=block.mime_type, uri=block.uri)
+    if block.type == "audio":
+        return Content("audio", data=block.data, mime_type=block.mime_type)
     if block.type == "resource_link":
         return f"[{block.title or block.name}]({block.uri})"
-    if block.type != "resource":
+    if block.type != "resource":  # a later revision of the SDK may have more
         raise ValueError(f"the agent accepts no {block.type}")
     resource = block.resource
     if hasattr(resource, "text"):

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import SimpleQueue
 from typing import Final, NamedTuple, Self
 
@@ -60,6 +63,8 @@ class StdioPipes:
         self._room = threading.Semaphore(_AHEAD)
         self._chunks: asyncio.Queue[bytes] = asyncio.Queue()
         self._outgoing: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
+        self._queued = 0
+        self._has_room = _room_check(target)
         for work in (self._reading, self._writing):
             # Daemons: a blocked `os.read` cannot be interrupted, and a thread in it would keep the process
             # alive.
@@ -125,9 +130,28 @@ class StdioPipes:
         """Write all of the data; do nothing after an earlier write failed."""
         if self.broken.is_set():
             return
+        if not self._queued and len(data) <= _PIPE_ROOM and self._has_room():
+            try:
+                _write_all(self._target, data)
+            except OSError as error:
+                self._failed(error)
+            return
         written = self._loop.create_future()
+        self._queued += 1
         self._outgoing.put((data, written))
         await written
+
+    def _written(self, written: asyncio.Future[None]) -> None:
+        # Also if nobody waits for it any more: a later line must not overtake it.
+        self._queued -= 1
+        if not written.done():
+            written.set_result(None)
+
+    def _failed(self, error: OSError) -> None:
+        # The client closed its end. That is the normal way to stop a stdio server, so `error` stays None then.
+        if not isinstance(error, BrokenPipeError):
+            self.error = error
+        self.broken.set()
 
     def _reading(self) -> None:
         while self._room.acquire():
@@ -143,13 +167,9 @@ class StdioPipes:
             data, written = self._outgoing.get()
             try:
                 _write_all(self._target, data)
-            # The client closed its end. That is the normal way to stop a stdio server, so `error` stays None.
-            except BrokenPipeError:
-                self._tell(self.broken.set)
             except OSError as error:
-                self.error = error
-                self._tell(self.broken.set)
-            if not self._tell(lambda written=written: written.done() or written.set_result(None)):
+                self._tell(partial(self._failed, error))
+            if not self._tell(partial(self._written, written)):
                 return
 
     def _tell(self, what: object) -> bool:
@@ -159,6 +179,20 @@ class StdioPipes:
         except RuntimeError:
             return False
         return True
+
+
+_PIPE_ROOM: Final = 4096
+"""Bytes that a pipe takes at once if it can take any (`PIPE_BUF` of Linux; other systems let a write of 512 bytes wait)."""
+
+
+def _room_check(target: int) -> Callable[[], bool]:
+    """Returns whether a short write to a descriptor would return at once; never where that cannot be known."""
+    # A hand-over to the writing thread and back takes four times as long as the write of a short line.
+    if sys.platform != "linux":
+        return lambda: False
+    poll = select.poll()
+    poll.register(target, select.POLLOUT)
+    return lambda: poll.poll(0) == [(target, select.POLLOUT)]
 
 
 def _write_all(target: int, data: bytes) -> None:

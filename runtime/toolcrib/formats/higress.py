@@ -34,7 +34,10 @@ _OPEN, _CLOSE = "\ue010", "\ue011"
 _MARKED: Final = re.compile(f"{_OPEN}([^{_CLOSE}]*){_CLOSE}")
 _METHODS: Final = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 _POSITIONS: Final = frozenset(("query", "path", "header", "cookie", "body"))
-_OF_ARGUMENTS: Final = ("type", "enum", "items", "properties", "default")
+_OF_ARGUMENTS: Final = (
+    *("type", "enum", "items", "properties", "default", "minimum", "maximum"),
+    *("minLength", "maxLength", "pattern", "format"),
+)
 
 
 def tools_of_higress(document: Mapping[str, Any]) -> ImportedTools:
@@ -147,6 +150,10 @@ class _Tool:
             raise Unconvertible("method", f"the method `{method}` is not one that `live` sends")
         live: dict[str, Any] = {} if method == "GET" else {"method": method}
         address, _, query_text = self._marked(str(template["url"])).partition("?")
+        if address.startswith("/"):
+            # The converter of OpenAPI descriptions writes paths if the description has no server.
+            self.remarks.append(("lost", "its URL has no host; set `${BASE_URL}`"))
+            address = f"{_OPEN}${{BASE_URL}}{_CLOSE}{address}"
         live["url"] = _written(re.sub(r"\{([A-Za-z_][\w-]*)\}", self._of_path, address))
         query: dict[str, Any] = {}
         for part in query_text.split("&"):

@@ -309,6 +309,8 @@ def _file(_name: str, template: Mapping[str, Any], _members: Mapping[str, Any]) 
 def _program(_name: str, template: Mapping[str, Any], members: Mapping[str, Any]) -> _Block:
     remarks: list[tuple[str, str]] = []
     commands = template.get("commands")
+    if commands is None and isinstance(template.get("command"), str):
+        commands = [template]
     if commands is None and "command_name" in template:
         commands = [{"command": _of_0_x(str(template["command_name"]), members)}]
     steps = [(str(each["command"]), each.get("append_to_final_output")) for each in commands or ()]
@@ -419,6 +421,9 @@ def _with_shell_variables(command: str) -> str:
 def _server(name: str, template: Mapping[str, Any], _members: Mapping[str, Any]) -> _Block:
     config = template.get("config")
     servers = config.get("mcpServers") if isinstance(config, dict) else None
+    if servers is None and ("command" in template or "url" in template):
+        # Other libraries than the one in Python write the server itself.
+        servers = {str(template.get("name") or "server"): template}
     if not isinstance(servers, dict) or not servers:
         raise Unconvertible("no_server", "its call template has no server in `config.mcpServers`")
     # A name of UTCP is `manual.server.tool`, `server.tool` or `tool`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+import shutil
 from collections import Counter
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
@@ -209,6 +210,7 @@ def test_a_text_that_the_shell_would_not_read_is_refused(text, reason):
     assert [each.reason for each in tools_of_curl(text).refused] == [reason]
 
 
+CURL = shutil.which("curl")
 SECRETS = [
     "c4n4ry-T0ken/+=\u00e9",
     "c4n4ryPassw0rd",
@@ -303,6 +305,23 @@ async def _sends_what_its_command_says(request: dict[str, Any]) -> None:
             result = await runtime.call(made["name"], {})
         assert result.ok, result.error
         (sent,) = server.requests
+        if CURL is not None:
+            # The foreign side: curl itself, run by the shell.
+            process = await asyncio.create_subprocess_shell(
+                f"{command_of(request, server.origin)} --silent --disable --noproxy '*'",
+                stdout=asyncio.subprocess.DEVNULL,
+            )
+            assert await process.wait() == 0
+            real = server.requests[1]
+            assert (sent.method, sent.path, Counter(sent.query)) == (
+                real.method,
+                real.path,
+                Counter(real.query),
+            )
+            is_json = request["body"] is not None and request["body"][0] == "json"
+            assert (sent.json if is_json else parse_qsl(sent.body.decode())) == (
+                real.json if is_json else parse_qsl(real.body.decode())
+            )
     assert sent.method == request["method"]
     expected = "/" + "/".join(quote(segment, safe="") for segment in request["path"])
     assert sent.path == expected

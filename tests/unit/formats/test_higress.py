@@ -151,6 +151,12 @@ def test_positions_and_security():
     assert "c4n4ry" not in json.dumps(imported)
 
 
+def test_a_path_without_a_host_is_a_variable():
+    imported = tools_of_higress(config(tool({"url": "/pets/{city}"})))
+    assert imported.tools[0].descriptor["live"]["url"] == "${BASE_URL}/pets/{{ args.city }}"
+    assert imported.remarks[0].message == "its URL has no host; set `${BASE_URL}`"
+
+
 async def test_a_tool_calls_its_service():
     async with serving(answering(200, {"Content-Type": "application/json"}, b'{"a": {"b": [1]}}')) as server:
         template = {"url": f"{server.origin}/{{city}}", "method": "PUT", "body": '{"n": {{.args.days}}}'}

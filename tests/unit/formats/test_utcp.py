@@ -196,6 +196,14 @@ def test_files_and_servers():
     )
 
 
+def test_templates_of_other_libraries_are_read():
+    server = {"call_template_type": "mcp", "name": "files", "command": "python3", "args": ["server.py"]}
+    program = {"call_template_type": "cli", "command": "echo hello"}
+    first, second = tools_of_utcp(manual(tool(server, "read"), tool(program, "say"))).tools
+    assert first.descriptor["mcp"] == {"server": "files", "tool": "read"}
+    assert second.descriptor["exec"]["command"] == ["echo", "hello"]
+
+
 def test_the_templates_of_0_x_are_read():
     made = tools_of_utcp(
         {

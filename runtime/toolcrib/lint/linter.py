@@ -84,8 +84,8 @@ def lint(
             idle -= {(glob, rule.name) for glob in globs}
             if comments.silence(problem) or globs or not is_selected(problem.source):
                 continue
-            key = (rule.name, problem.source, problem.pointer, problem.message, problem.line)
-            # A definition that several tools share is reported once.
+            key = (rule.name, name, problem.pointer, problem.message, problem.line)
+            # A rule may meet a place twice, such as a reused definition.
             reports.setdefault(key, Report(problem, name, finding.edit))
     found = [*reports.values(), *_unused(comments, idle, applied, settings, is_selected)]
     return sorted(found, key=lambda report: _order(report.problem))
@@ -149,9 +149,16 @@ def _placed(rule: LintRule, severity: Severity, finding: LintFinding, settings: 
     return _in_document(problem, finding.tool)
 
 
+_SERVED = ("description", "input_schema")
+"""Keys of a descriptor that a server or a module provides, if its document does not."""
+
+
 def _in_document(problem: Problem, tool: Descriptor) -> Problem:
     document = document_of(tool)
     origin = tool.origin
+    # The tools of a server share the place of the server.
+    if not origin.settings.keys().isdisjoint(_SERVED) and f"`{tool.name}`" not in problem.message:
+        problem = problem._replace(message=f"`{tool.name}`: {problem.message}")
     if document is None or origin.overrides:
         file, line = file_and_line(origin.place(problem.pointer))
         return problem.at(file, line or origin.line, 1)

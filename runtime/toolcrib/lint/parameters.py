@@ -35,7 +35,7 @@ _VAGUE: Final = word_set(
 )
 """Names that say nothing without a description."""
 
-_VAGUE_MEANING: Final = 3
+_VAGUE_MEANING: Final = 2
 """Words of a description that explain such a name."""
 
 _DATE_WORDS: Final = word_set("date dates datetime timestamp deadline birthday dob")
@@ -67,7 +67,7 @@ _QUANTITIES: Final = {
 
 _UNITS: Final = re.compile(
     r"(?:^|[^a-z])(?:(?:milli|micro|nano)?sec(?:ond)?s?|ms|s|min(?:ute)?s?|h(?:ou)?rs?|days?|weeks?|months?|years?|nights?|"
-    r"(?:kilo|centi|milli)?met(?:re|er)s?|k?m|cm|mm|miles?|mi|feet|foot|ft|inch(?:es)?|in|px|pixels?|pt|em|percent(?:age)?|%|"
+    r"(?:kilo|centi|milli)?met(?:re|er)s?|k?m|cm|mm|miles?|mi|feet|foot|ft|inch(?:es)?|in|px|pixels?|(?:browser )?window|viewport|image|screenshot|screen|canvas|pt|em|percent(?:age)?|%|"
     r"k?g|(?:kilo)?grams?|lbs?|pounds?|ounces?|oz|tons?|tonnes?|celsius|fahrenheit|kelvin|°[cf]|degrees?|knots?|kph|mph|km/h|"
     r"(?:kilo|mega|giga|kibi|mebi|gibi)?bytes?|[kmg]i?b|(?:k|m|g)?bits?|eur|euros?|usd|dollars?|gbp|cents?|pence|yen|currency|"
     r"currencies|smallest unit|minor unit|characters?|words?|lines?|tokens?|items?|rows?|pages?|levels?|steps?|points?|"

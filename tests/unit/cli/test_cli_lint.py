@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -242,6 +243,25 @@ def test_tools_of_servers_are_linted_without_starting_them(write, toolcrib):
     tools = [{"name": "do", "inputSchema": {"type": "object"}}]
     write({"descriptors/saved.tool.json": json.dumps(tools)})
     assert {"missing-description", "generic-name"} <= {*codes(toolcrib("lint", "--json"))}
+
+
+def test_findings_about_tools_of_a_locked_server_name_the_tool(write, toolcrib, monkeypatch):
+    monkeypatch.setenv("TOOLCRIB_TRUST", "all")
+    schema = {"type": "object", "properties": {"zone": {"type": "string"}}}
+    tools = [
+        {"name": name, "description": "Time of a zone.", "inputSchema": schema} for name in ("now", "later")
+    ]
+    server = {
+        "command": sys.executable,
+        "args": ["-S", str(ROOT / "tests/listing_server.py"), "tools.json", "1.0"],
+        "import": True,
+    }
+    project = {"project": "shop", "sources": [], "servers": {"clock": server}}
+    write({"tools.json": json.dumps(tools), "toolcrib.json": json.dumps(project)})
+    assert toolcrib("lock").exit_code == exit_codes.OK
+    found = toolcrib("lint", "--select", "missing-parameter-description").stdout
+    assert "`clock__now`: `zone` has no description" in found
+    assert "`clock__later`: `zone` has no description" in found
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("export", "openapi"),
     ],
     "stubs": [("stubs",), ("stubs", "--out", "written.py")],
-    "agent": [("agent", "run", "true", "hello")],
+    "agent": [("agent", "run", "no-such-program", "hello")],
     "remote": [("remote", "list"), ("remote", "call", "agent", "tool"), ("remote", "result", "agent", "1")],
     "serve": [
         ("serve", "mcp"),

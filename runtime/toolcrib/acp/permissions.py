@@ -22,6 +22,9 @@ from toolcrib.security.tool_policy import NO_POLICY, ToolPolicy, allows
 KINDS: Final = ("allow_once", "allow_always", "reject_once", "reject_always")
 """The kinds of options that toolcrib understands."""
 
+OWN_TOOLS: Final = "mcp__toolcrib__"
+"""What Claude Code puts before the names of the tools that toolcrib offers as the MCP server `toolcrib`."""
+
 _READING: Final = frozenset({"read", "search", "think", "fetch"})
 """Kinds of calls that change nothing."""
 
@@ -240,7 +243,11 @@ class Permissions:
 
 
 def _names(call: ReportedCall) -> tuple[str, ...]:
-    return (call.tool, call.kind) if call.tool else (call.kind,)
+    """The names that globs match: that of the tool, for a tool of the runtime also its own name, and the kind."""
+    if not call.tool:
+        return (call.kind,)
+    own = call.tool.removeprefix(OWN_TOOLS)
+    return (call.tool, call.kind) if own == call.tool else (call.tool, own, call.kind)
 
 
 def parse_options(written: Any) -> tuple[list[PermissionOption], list[str]]:

@@ -43,6 +43,9 @@ def call(tool="", kind="other", **more):
         (call("Read", "read"), {"approved": ["R*"]}, "allow", "approved in advance"),
         (call("Read", "read"), {"approved": ["read"]}, "allow", "approved in advance"),
         (call("Read", "read"), {"approved": ["write"]}, "ask", ""),
+        (call("mcp__toolcrib__get_order"), {"approved": ["get_*"]}, "allow", "approved in advance"),
+        (call("mcp__toolcrib__refund"), {"policy": {"deny": ("refund",)}}, "deny", "matches `refund`"),
+        (call("mcp__other__get_order"), {"approved": ["get_*"]}, "ask", ""),
         # The policy is stronger than what was approved.
         (
             call(kind="edit"),

@@ -184,7 +184,9 @@ def write_import(
     writes = not (options.check or options.dry_run)
     if writes:
         _write(plan, place)
-    report = _Report(plan, made.files, made.refused, chosen.remarks, (*unfit, *remarks), writes=writes)
+    report = _Report(
+        plan, made.files, made.refused, (*chosen.remarks, *made.remarks), (*unfit, *remarks), writes=writes
+    )
     if options.as_json:
         click.echo(json_text(report.document()))
     else:

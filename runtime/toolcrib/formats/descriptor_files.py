@@ -13,7 +13,8 @@ from toolcrib.core.model import Descriptor
 from toolcrib.core.protocols import Kinds
 from toolcrib.core.schemas import envelope
 from toolcrib.core.text import canonical, compact
-from toolcrib.formats.imported_tools import ImportedTools, ImportRefusal
+from toolcrib.formats.imported_tools import ImportedTools, ImportRefusal, ImportRemark
+from toolcrib.formats.imports.mocks import NOT_MOCKED
 from toolcrib.formats.yaml_writer import yaml_of
 from toolcrib.loading.descriptors import parse_descriptor
 from toolcrib.loading.document_checks import DocumentChecker
@@ -61,10 +62,12 @@ class DescriptorFiles(NamedTuple):
     Attributes:
         files: One per tool, in the order of the source.
         refused: Tools without a file.
+        remarks: What was left out of a file.
     """
 
     files: tuple[DescriptorFile, ...]
     refused: tuple[ImportRefusal, ...]
+    remarks: tuple[ImportRemark, ...] = ()
 
 
 def descriptor_files(imported: ImportedTools, kinds: Kinds, *, schema: str = "") -> DescriptorFiles:
@@ -80,10 +83,15 @@ def descriptor_files(imported: ImportedTools, kinds: Kinds, *, schema: str = "")
     """
     files: dict[str, DescriptorFile] = {}
     names: set[str] = set()
-    refused = [*imported.refused]
+    refused, remarks = [*imported.refused], []
     writer = _FileWriter(kinds, schema)
     for tool in imported.tools:
         file = writer.file_of(tool.key, tool.descriptor)
+        if isinstance(file, str) and tool.descriptor.get("mock") == {"generate": True}:
+            # Some schemas are too entangled to generate a value for them; the tool is useful without it.
+            why, file = file, writer.file_of(tool.key, {**tool.descriptor, "mock": NOT_MOCKED})
+            if not isinstance(file, str):
+                remarks.append(ImportRemark("lost", tool.key, "", f"the mock is an error: {why}"))
         if isinstance(file, str):
             refused.append(ImportRefusal(tool.key, "invalid_descriptor", "", file))
         elif file.name in names:
@@ -93,7 +101,7 @@ def descriptor_files(imported: ImportedTools, kinds: Kinds, *, schema: str = "")
             names.add(file.name)
             free = _free(file.file, files)
             files[free.casefold()] = file._replace(file=free)
-    return DescriptorFiles(tuple(files.values()), tuple(refused))
+    return DescriptorFiles(tuple(files.values()), tuple(refused), tuple(remarks))
 
 
 class _FileWriter:

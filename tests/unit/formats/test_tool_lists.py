@@ -205,6 +205,17 @@ def tools_with_mocks(tool):
     return ImportedTools([tool._replace(descriptor=with_mock(tool.descriptor))])
 
 
+def test_a_tool_whose_result_cannot_be_generated_is_written_with_a_mock_that_says_so():
+    impossible = {"type": "string", "pattern": "^a$", "minLength": 5}
+    tool = only(tools_of_mcp([{"name": "a", "inputSchema": {"type": "object"}, "outputSchema": impossible}]))
+    made = descriptor_files(tools_with_mocks(tool), KINDS)
+    assert made.refused == ()
+    assert made.files[0].document["mock"]["error"]["code"] == "not_mocked"
+    (remark,) = made.remarks
+    assert (remark.kind, remark.key) == ("lost", "a")
+    assert remark.message.startswith("the mock is an error: cannot generate")
+
+
 READERS = {
     "openai": tools_of_openai,
     "openai_responses": tools_of_openai,

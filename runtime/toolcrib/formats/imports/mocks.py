@@ -12,12 +12,13 @@ from toolcrib.formats.imported_tools import ImportedTool, ImportedTools, ImportR
 from toolcrib.loading.documents.positions import pointer_of
 from toolcrib.schema.validation import Validator, Violation, check_schema
 
-_UNKNOWN: Final = {
+NOT_MOCKED: Final = {
     "error": {
         "code": "not_mocked",
         "message": "the source of this tool contains no example of a result; write one here: `mock: {result: ...}`",
     }
 }
+"""The mock of a tool of whose results nothing is known."""
 
 
 def with_valid_examples(imported: ImportedTools) -> ImportedTools:
@@ -76,7 +77,7 @@ def _mock(descriptor: Mapping[str, Any]) -> dict[str, Any]:
     known = [each for each in descriptor.get("examples", ()) if "result" in each]
     if not known:
         schema = descriptor.get("output_schema")
-        return {"generate": True} if schema is not None and schema is not True else dict(_UNKNOWN)
+        return {"generate": True} if schema is not None and schema is not True else dict(NOT_MOCKED)
     first = {"result": escape_expressions(known[0]["result"])}
     if len(known) == 1:
         return first

@@ -105,7 +105,7 @@ def plan_import(
         source: The source, for the record.
         skipped: Keys of tools of the source that were not asked for.
     """
-    files, refused = made
+    files, refused = made.files, made.refused
     known = before.tools if before is not None else {}
     planner = _Planner(target, kinds, {tool.file for tool in known.values()})
     planned = [planner.planned(file, known.get(file.key)) for file in files]

@@ -23,6 +23,7 @@ import a2a_server
 import access
 import approvals
 import calls
+import imports
 import journal
 import large_values
 import live
@@ -168,6 +169,13 @@ with other servers therefore show the smallest possible ratios, and a goal below
         acp_agents.rows,
         "The agent of toolcrib opens a project with one tool and has a scripted model; that of the SDK answers with a constant.\n"
         "Both write to a client that reads nothing.",
+    ),
+    Section(
+        "import",
+        "Import",
+        lambda _versions: imports.rows(),
+        "Both convert the same description of 13 MB in processes of their own, reading it included. toolcrib makes descriptors;\n"
+        "writing and checking their files is not part of the measure.",
     ),
     Section("startup", "Start-up", lambda _versions: startup.rows()),
     Section(

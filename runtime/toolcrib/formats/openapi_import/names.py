@@ -12,6 +12,7 @@ LONGEST: Final = 64
 """Maximum length of a name that every provider accepts."""
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9]+")
+_SAFE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TEMPLATE: Final = re.compile(r"\{([^{}]*)\}")
 
 
@@ -24,7 +25,10 @@ def tool_names(operations: Mapping[str, str]) -> dict[str, str]:
     Args:
         operations: Key, such as `GET /pets/{id}`, -> the name that the description gives; empty for none.
     """
-    names = {key: _cut(_words(said), key) or _by_path(key) for key, said in operations.items()}
+    names = {
+        key: said if _SAFE.fullmatch(said) else _cut(_words(said), key) or _by_path(key)
+        for key, said in operations.items()
+    }
     for rename in (_by_path, _by_digest):
         taken = Counter(name.casefold() for name in names.values())
         names = {

@@ -381,12 +381,10 @@ class OperationRequest:
             self.live.setdefault("headers", {})["Content-Type"] = name
         solved = self._schemas.solved(schema, "request")
         alone = not self.properties and isinstance(solved, dict) and solved.get("type") == "object"
-        if required and alone and (plain is None or "$ref" not in str(plain.get("$ref", ""))):
+        if alone and (required or not solved.get("required")):
             self.rest = {
                 key: value for key, value in solved.items() if key not in {"properties", "required", "type"}
             }
-            if not description:
-                description = ""
             self.properties = dict(solved.get("properties", {}))
             self.required = list(solved.get("required", ()))
             self.live["body"] = {"from": "args"}

@@ -23,7 +23,7 @@ EXHAUSTIVE := --exhaustive --override-ini hang_timeout=3600
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all coverage lint format docs bench conformance frameworks servers prerelease fuzz soak release clean
+.PHONY: help run test test-all corpus coverage lint format docs bench conformance frameworks servers prerelease fuzz soak release clean
 
 help:  ## list these targets
 	@grep -E '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -37,6 +37,9 @@ test: $(VENV)/developing  ## run the tests, with a sample of the exhaustive ones
 
 test-all: $(VENV)/developing  ## run all tests, with every example and instance
 	@$(PYTEST) $(SPREAD) $(EXHAUSTIVE) $(TEST_OPTIONS)
+
+corpus: $(VENV)/developing  ## import large descriptions and call their tools
+	@$(PYTEST) $(EXHAUSTIVE) tests/integration/test_openapi_github.py $(TEST_OPTIONS)
 
 coverage: $(VENV)/developing  ## run all tests and measure their branch coverage
 	@$(PYTEST) $(SPREAD) $(EXHAUSTIVE) --cov --cov-fail-under=97 $(TEST_OPTIONS)

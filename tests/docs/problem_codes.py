@@ -20,6 +20,7 @@ OUTSIDE = (
     "serve/a2a/task_messages.py",
     "serve/acp/",
     "core/hooks.py",
+    "formats/openapi_import/",
     "formats/providers/",
     "frameworks/",
     "engine/approvals.py",

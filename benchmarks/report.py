@@ -41,7 +41,7 @@ import trust
 from peers import PeerMissing
 from rounds import STRICT, Row, line, shown
 
-import acp_agents
+import acp_agent
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 
@@ -166,7 +166,7 @@ with other servers therefore show the smallest possible ratios, and a goal below
     Section(
         "acp",
         "ACP",
-        acp_agents.rows,
+        acp_agent.rows,
         "The agent of toolcrib opens a project with one tool and has a scripted model; that of the SDK answers with a constant.\n"
         "Both write to a client that reads nothing.",
     ),

@@ -64,7 +64,7 @@ OF_STOP: Mapping[str, int] = {
 
 @click.group("agent")
 def command() -> None:
-    """Run agents of the Agent Client Protocol with the tools and the rules of toolcrib."""
+    """Run agents of other makers over ACP, with the tools and the rules of this project."""
 
 
 def _seconds(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:

@@ -49,6 +49,7 @@ _NETWORK_SETTINGS: Final = tuple(
 )
 
 _TEMPORARY: Final = "/tmp"  # noqa: S108 -- the sandbox has one of its own
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 -- where Linux has it
 
 WRAPPERS: Final = 2
 """Number of processes of bubblewrap itself: one outside, and the first one inside."""
@@ -89,7 +90,9 @@ class Sandbox(NamedTuple):
             for path in (*_SYSTEM, *settings):
                 args += _view(path)
         args += ["--proc", "/proc", "--dev", "/dev"]
-        if not whole:
+        if whole:  # `/dev` is the sandbox's own, but the files there that are kept in memory belong to `/`
+            args += ["--bind-try" if "/" in self.write else "--ro-bind-try", _SHARED_MEMORY, _SHARED_MEMORY]
+        else:
             args += ["--tmpfs", _TEMPORARY]
             if home not in ("", "/") and not _lies_in(home, _SYSTEM):
                 args += ["--tmpfs", home]

@@ -119,11 +119,35 @@ def test_words_and_references_are_no_secrets():
             ("nextPageToken", False),
             ("token_endpoint_auth_method", False),
             ("key", False),
+            ("secret_scanning", False),
+            ("secret_scanning_push_protection", False),
         ),
+        *(("passwordConfirmation", True), ("client_secret_value", True), ("password2", True)),
     ],
 )
 def test_names(name, tells):
     assert tells_secret(name) is tells
+
+
+def test_objects_that_describe_secrets_and_listed_values_are_no_secrets():
+    plain = {
+        "name": "t",
+        "input_schema": {
+            "properties": {
+                "secret_scanning": {"type": "string", "default": "disabled"},
+                "auth_token": {"enum": ["none-at-all", "per-user"], "default": "per-user"},
+            }
+        },
+        "mock": {
+            "result": {
+                "secrets": [{"name": "GH_TOKEN", "created_at": "2020-01-10T10:59:22Z", "visibility": "all"}],
+                "token": {"type": "bearer-token", "expires": "2020-01-10T10:59:22Z"},
+            }
+        },
+    }
+    assert cleaned(plain) == (plain, [])
+    descriptor, _told = cleaned({"name": "t", "mock": {"result": {"secrets": ["hunter2!"], "token": {"x": "letmein99"}}}})
+    assert descriptor["mock"]["result"] == {"secrets": ["$${SECRETS}"], "token": {"x": "$${TOKEN}"}}
 
 
 def test_random_texts():

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from toolcrib.core.errors import DocumentError, ExpressionError
+from toolcrib.core.errors import DocumentError
 from toolcrib.core.model import JSON
 from toolcrib.expressions import escape_expressions
 from toolcrib.formats.imported_tools import ImportedTool, ImportedTools, ImportRemark
 from toolcrib.loading.documents.positions import pointer_of
-from toolcrib.schema.generation import generate
-from toolcrib.schema.keyed_random import KeyedRandom
 from toolcrib.schema.validation import Validator, Violation, check_schema
 
 NOT_MOCKED: Final = {
@@ -67,7 +65,7 @@ def _judge(schema: Any) -> Callable[[JSON], tuple[Violation, ...]]:
 def with_mock(descriptor: Mapping[str, Any]) -> dict[str, Any]:
     """A descriptor with a mock: of its examples, else of its output schema.
 
-    Where neither is known, or no result can be generated, the mock is an error: a result would be invented. A descriptor that has a mock keeps it.
+    Where neither is known, the mock is an error: a result would be invented. A descriptor that has a mock keeps it.
     """
     if "mock" in descriptor:
         return dict(descriptor)
@@ -79,9 +77,7 @@ def _mock(descriptor: Mapping[str, Any]) -> dict[str, Any]:
     known = [each for each in descriptor.get("examples", ()) if "result" in each]
     if not known:
         schema = descriptor.get("output_schema")
-        if schema is None or schema is True:
-            return dict(NOT_MOCKED)
-        return {"generate": True} if _generates(schema, str(descriptor.get("name", ""))) else dict(NOT_MOCKED)
+        return {"generate": True} if schema is not None and schema is not True else dict(NOT_MOCKED)
     first = {"result": escape_expressions(known[0]["result"])}
     if len(known) == 1:
         return first
@@ -91,17 +87,6 @@ def _mock(descriptor: Mapping[str, Any]) -> dict[str, Any]:
         if each.get("args")
     ]
     return {"rules": [*rules, {"reply": first}]}
-
-
-def _generates(schema: Any, name: str) -> bool:
-    """Whether a result can be generated, which the loader checks, too: some schemas have no finite value."""
-    try:
-        generate(schema, KeyedRandom(0, name, "check"))
-    except ExpressionError:
-        return False
-    except DocumentError:
-        return True  # the loader reports what is wrong with the schema
-    return True
 
 
 def _matcher(arguments: Mapping[str, JSON]) -> dict[str, JSON]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from toolcrib.core.model import JSON
+from toolcrib.core.text import json_equal
 from toolcrib.formats.imported_tools import ImportedTool, ImportedTools, ImportRefusal, ImportRemark
 from toolcrib.loading.documents.positions import pointer_of
 from toolcrib.security.redaction import HIDDEN, Redactor, is_secret_name
@@ -29,7 +30,7 @@ _REFERENCE: Final = re.compile(r"\$+\{[^}]*\}|\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _PLAIN_WORDS: Final = re.compile(r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+)(?:[ _-](?:[a-z]+|[A-Z]+|[A-Z][a-z]+))*")
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
-_NOT_SECRET: Final = frozenset(
+_NEUTRAL: Final = frozenset(
     [
         "address",
         "age",
@@ -82,7 +83,12 @@ _NOT_SECRET: Final = frozenset(
         "version",
     ]
 )
-"""Last words of names such as `token_url`, whose values are no secrets."""
+"""Last words of names whose values are no secrets, also below the name of one: `token: {type: bearer}`."""
+
+_AFTER: Final = frozenset(
+    "again base64 confirm confirmation current data encoded encrypted hash new old plain raw repeat string text value".split()
+)
+"""Words that may follow the word that tells a secret: `password_confirmation`. `secret_scanning` and `token_url` name none."""
 
 _OF_PAGES: Final = frozenset(("page", "next", "prev", "previous", "continuation", "cursor", "sync"))
 """Words before `token` in the names of places in a list."""
@@ -187,7 +193,8 @@ class _Search:
         for key, value in schema.items():
             below = place._replace(path=(*place.path, key))
             if key in _VALUES:
-                self._value(tool, value, below._replace(is_prose=False))
+                if not _is_listed(value, schema):
+                    self._value(tool, value, below._replace(is_prose=False))
             elif key in ("properties", "patternProperties") and isinstance(value, dict):
                 for name, part in value.items():
                     self._schema(
@@ -205,7 +212,10 @@ class _Search:
                 self._value(tool, item, below, in_block=in_block)
         elif isinstance(value, list):
             for index, item in enumerate(value):
-                self._value(tool, item, place._replace(path=(*place.path, index)), in_block=in_block)
+                below = place._replace(path=(*place.path, index))
+                # The texts of a list `secrets` are secrets; objects in it describe them by names of their own.
+                names = () if isinstance(item, dict) else place.names
+                self._value(tool, item, below._replace(names=names), in_block=in_block)
         elif isinstance(value, str):
             self._text(tool, value, place)
 
@@ -237,12 +247,28 @@ class _Search:
         self.names[secret] = free
 
 
+def _is_listed(value: Any, schema: Mapping[str, Any]) -> bool:
+    """Whether a value is one of those that its schema lists."""
+    listed = schema.get("enum")
+    return isinstance(listed, list) and any(json_equal(value, each) for each in listed)
+
+
 def tells_secret(name: str) -> bool:
     """Whether a member of this name holds a secret. `token_url` and `page_token` hold none."""
     if not is_secret_name(name):
         return False
-    words = [word.lower() for word in _WORD.findall(name)]
-    return words[-1] not in _NOT_SECRET and (words[-1] != "token" or _OF_PAGES.isdisjoint(words))
+    words = [word.lower() for word in _WORD.findall(name) if not word.isdigit()]
+    while words and words[-1] in _AFTER:
+        words.pop()
+    if not any(is_secret_name("".join(words[-count:])) for count in (1, 2)):
+        return False
+    return words[-1] != "token" or _OF_PAGES.isdisjoint(words)
+
+
+def _is_secret_place(names: tuple[str, ...]) -> bool:
+    """Whether one of the names above a value tells that it is secret, and its own name does not tell that it is not."""
+    words = _WORD.findall(names[-1]) if names else []
+    return not (words and words[-1].lower() in _NEUTRAL) and any(map(tells_secret, names))
 
 
 def _is_telling(secret: str) -> bool:
@@ -257,7 +283,7 @@ def _is_open(text: str) -> bool:
 
 def _secret_part(text: str, place: _Place) -> str:
     """The part of a text that is a secret because of its place; empty for none."""
-    if not any(map(tells_secret, place.names)) and not (place.is_sent and is_random(text)):
+    if not _is_secret_place(place.names) and not (place.is_sent and is_random(text)):
         return ""
     scheme = _SCHEME.match(text)
     secret = text[scheme.end() :] if scheme else text

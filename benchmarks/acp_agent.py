@@ -1,6 +1,6 @@
 """An ACP agent of toolcrib and the smallest one of the SDK: their starts, and one update of each.
 
-python benchmarks/acp_agents.py [--rounds 40]
+python benchmarks/acp_agent.py [--rounds 40]
 """
 
 from __future__ import annotations

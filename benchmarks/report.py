@@ -21,6 +21,7 @@ from typing import NamedTuple
 import a2a_client
 import a2a_server
 import access
+import acp_agent
 import approvals
 import calls
 import imports
@@ -40,8 +41,6 @@ import startup
 import trust
 from peers import PeerMissing
 from rounds import STRICT, Row, line, shown
-
-import acp_agent
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 

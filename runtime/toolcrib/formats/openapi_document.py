@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from copy import deepcopy
 from typing import Any, Final, NamedTuple
 
 from toolcrib.core.model import JSON, Descriptor, Schema
 from toolcrib.core.subschemas import children
+from toolcrib.expressions import copy_value
 from toolcrib.formats.mcp_tools import description_of, hints_of
 from toolcrib.schema.dereference import dereference
 from toolcrib.schema.validation import Validator
@@ -147,7 +147,8 @@ def _component(schema: Schema, name: str, schemas: dict[str, JSON]) -> _Placed:
     if any(_IN_PLACE.intersection(part) for part in _parts(schema)):
         inlined = dereference(schema)
         schema, remarks = inlined.schema, inlined.remarks
-    moved: dict[str, Any] = deepcopy(schema)
+    # No part may be in the copy twice, since references are changed in place; `deepcopy` would keep parts that are one object.
+    moved: dict[str, Any] = copy_value(schema)
     found = moved.get("$defs")
     # A key with other characters could not be the name of a component; its references then lead into this one.
     definitions: dict[str, Any] = (

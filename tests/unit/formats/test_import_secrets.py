@@ -146,7 +146,9 @@ def test_objects_that_describe_secrets_and_listed_values_are_no_secrets():
         },
     }
     assert cleaned(plain) == (plain, [])
-    descriptor, _told = cleaned({"name": "t", "mock": {"result": {"secrets": ["hunter2!"], "token": {"x": "letmein99"}}}})
+    descriptor, _told = cleaned(
+        {"name": "t", "mock": {"result": {"secrets": ["hunter2!"], "token": {"x": "letmein99"}}}}
+    )
     assert descriptor["mock"]["result"] == {"secrets": ["$${SECRETS}"], "token": {"x": "$${TOKEN}"}}
 
 

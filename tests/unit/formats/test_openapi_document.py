@@ -179,3 +179,17 @@ def test_a_body_is_required_if_a_call_without_arguments_is_refused():
     made = exported(Descriptor("bare"), Descriptor("full", input_schema=needed))
     bodies = {path: item["post"]["requestBody"] for path, item in made.document["paths"].items()}
     assert [bodies[f"/tools/{name}"].get("required") for name in ("bare", "full")] == [None, True]
+
+
+def test_a_definition_that_is_one_object_at_two_places_is_referenced_from_both():
+    one = {"$ref": "#/$defs/x"}
+    schema = {
+        "type": "object",
+        "properties": {"a": one, "b": one},
+        "$defs": {"x": {"properties": {"a": one}}},
+    }
+    made = openapi_document([Descriptor("tool", input_schema=schema)], {}, title="t", version="1")
+    assert made.document["components"]["schemas"]["tool.input"]["properties"] == {
+        "a": {"$ref": "#/components/schemas/tool.input.x"},
+        "b": {"$ref": "#/components/schemas/tool.input.x"},
+    }

@@ -86,7 +86,25 @@ _NEUTRAL: Final = frozenset(
 """Last words of names whose values are no secrets, also below the name of one: `token: {type: bearer}`."""
 
 _AFTER: Final = frozenset(
-    "again base64 confirm confirmation current data encoded encrypted hash new old plain raw repeat string text value".split()
+    [
+        "again",
+        "base64",
+        "confirm",
+        "confirmation",
+        "current",
+        "data",
+        "encoded",
+        "encrypted",
+        "hash",
+        "new",
+        "old",
+        "plain",
+        "raw",
+        "repeat",
+        "string",
+        "text",
+        "value",
+    ]
 )
 """Words that may follow the word that tells a secret: `password_confirmation`. `secret_scanning` and `token_url` name none."""
 

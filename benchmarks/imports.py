@@ -27,7 +27,7 @@ from toolcrib.formats.imports.mocks import with_mock
 from toolcrib.formats.openapi_import import tools_of_openapi
 from toolcrib.loading.documents.foreign_text import decode_foreign, read_foreign
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
 from npm_packages import installed  # type: ignore[import-not-found]  # mypy does not look in tests
 
 GITHUB = ("@octokit/openapi", "23.0.2")
@@ -38,8 +38,8 @@ import json, resource, sys, time
 from toolcrib.formats.openapi_import import tools_of_openapi
 from toolcrib.loading.documents.foreign_text import decode_foreign, read_foreign
 started = time.perf_counter()
-text = decode_foreign(open(sys.argv[1], "rb").read())
-tools = tools_of_openapi(read_foreign(text).value).tools
+value = read_foreign(decode_foreign(open(sys.argv[1], "rb").read())).value
+tools = tools_of_openapi(value).tools
 took = time.perf_counter() - started
 print(json.dumps([took, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, len(tools)]))
 """

@@ -18,6 +18,7 @@ def test_what_it_writes_is_valid_listed_callable_and_passes(write, toolcrib, doc
     ]
     assert document("call", "get_forecast", "city=Oslo", "--json")["result"]["city"] == "Oslo"
     assert document("run", "--json")["passed"] == 2
+    assert toolcrib("lint").stdout == "3 tools: no findings\n"
 
 
 def test_every_file_names_a_schema_that_is_there(write, toolcrib):

@@ -723,6 +723,7 @@ SCHEMES = {
         ([{"tls": []}, {"bearer": []}], {"type": "http", "scheme": "bearer", "token": "${SHOP_BEARER_TOKEN}"}),
         ([{"basic": [], "bearer": []}, {"bearer": []}], {"type": "http", "scheme": "bearer", "token": "${SHOP_BEARER_TOKEN}"}),
         ([{"key": [], "bearer": []}], [{"type": "apiKey", "in": "query", "name": "api_key", "value": "${SHOP_KEY}"}, {"type": "http", "scheme": "bearer", "token": "${SHOP_BEARER_TOKEN}"}]),
+        ([{"basic": [], "bearer": []}], {"type": "http", "scheme": "basic", "username": "${SHOP_BASIC_USERNAME}", "password": "${SHOP_BASIC_PASSWORD}"}),
         ([{}], None),
         ([{"none": []}], None),
     ],

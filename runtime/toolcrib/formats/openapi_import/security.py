@@ -136,13 +136,24 @@ class Security:
         requirements = node if isinstance(node.value, list) else self._root
         if not isinstance(requirements.value, list) or not requirements.value:
             return []
+        clash: tuple[Node, list[dict[str, JSON]]] | None = None
         for each in requirements.items():
             if not isinstance(each.value, dict):
                 continue
             schemes = [self._scheme(name, scopes, each) for name, scopes in each.value.items()]
             usable = [scheme for scheme in schemes if scheme is not None]
-            if len(usable) == len(schemes) == len({*map(_place, usable)}):
+            if len(usable) < len(schemes):
+                continue
+            by_place: dict[tuple[str, str], dict[str, JSON]] = {}
+            for scheme in usable:
+                by_place.setdefault(_place(scheme), scheme)
+            if len(by_place) == len(usable):
                 return usable
+            clash = clash or (each, [*by_place.values()])
+        if clash is not None:
+            node, first = clash
+            self.told["repaired", node.place, "several schemes set the same header; the first is used"] = None
+            return first
         self.told[
             "lost", requirements.place, "no security requirement can be met; requests are sent without"
         ] = None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolcrib.loading.documents import foreign_text
 from toolcrib.loading.documents.foreign_text import UnreadableText, decode_foreign, read_foreign
@@ -70,3 +74,16 @@ def test_encodings():
     with pytest.raises(UnreadableText, match="it is not UTF-8") as caught:
         decode_foreign(b"a\nb: \xff\xfe")
     assert caught.value.line == 2
+
+
+@given(st.text(st.sampled_from('\\"a\u00e9\u20ac\U0001f600\n'), max_size=12))
+def test_a_large_text_with_emoji_is_read_as_it_is(text):
+    filler = " " * (4 * foreign_text.YAML_SIZE)
+    written = json.dumps({"a": text, text: [text]}, ensure_ascii=False) + filler
+    assert read_foreign(decode_foreign(written.encode())).value == json.loads(written)
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\\U0001f600"}', "{\U0001f600: 1}"])
+def test_an_emoji_makes_no_invalid_text_valid(text):
+    with pytest.raises(UnreadableText, match="invalid JSON"):
+        read_foreign(decode_foreign((text + " " * (4 * foreign_text.YAML_SIZE)).encode()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, Final, NamedTuple
 
 import yaml
@@ -23,7 +24,11 @@ NODES: Final = 4_000_000
 DEPTH: Final = 256
 """Maximum nesting depth."""
 
+YAML_SIZE: Final = 1 << 20
+"""Characters from which a text that begins like JSON is not read as YAML, whose flow style begins the same way."""
+
 _NOTES: Final = 100
+_ASTRAL: Final = re.compile(rb"(?<!\\)[\xf0-\xf4][\x80-\xbf]{3}")
 _TEXT_TAGS: Final = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:binary", "tag:yaml.org,2002:timestamp")
 
 
@@ -52,10 +57,21 @@ def decode_foreign(content: bytes) -> str:
     Raises:
         UnreadableText: It has another encoding.
     """
+    encoding = json.detect_encoding(content)
+    # One emoji makes Python keep four bytes for each character of a text, 50 MB of 13. In JSON, an escape means the same.
+    if encoding == "utf-8" and len(content) > 4 * YAML_SIZE and content.lstrip()[:1] in {b"{", b"["}:
+        content = _ASTRAL.sub(_escape, content)
     try:
-        return content.decode(json.detect_encoding(content)).removeprefix("\ufeff")
+        return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise UnreadableText("it is not UTF-8", content.count(b"\n", 0, error.start) + 1) from None
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    try:
+        return json.dumps(found[0].decode())[1:-1].encode()
+    except UnicodeDecodeError:
+        return found[0]  # reported with the rest of the text
 
 
 def read_foreign(text: str) -> ForeignText:
@@ -75,7 +91,7 @@ def read_foreign(text: str) -> ForeignText:
     except NotFinite as error:
         raise UnreadableText(str(error)) from None
     except json.JSONDecodeError as error:
-        if len(text) < 1 << 20:  # YAML may begin with a brace, too
+        if len(text) < YAML_SIZE:  # YAML may begin with a brace, too
             try:
                 return _yaml(text)
             except UnreadableText:

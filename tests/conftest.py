@@ -49,6 +49,10 @@ KEPT: dict[str, Any] = {} if os.access(ROOT, os.W_OK) else {"database": None}
 settings.register_profile("all", settings(), deadline=None, **KEPT)
 settings.register_profile("sample", settings(), deadline=None, max_examples=5, stateful_step_count=30, **KEPT)
 
+# Read once: tests of the command line run without variables of toolcrib.
+SHARED_DATA = Path(os.environ.get("TOOLCRIB_SHARED_DATA") or ROOT.parent / "shared" / "data")
+"""The real data that lies beside the checkout, or where TOOLCRIB_SHARED_DATA says."""
+
 # Not TOOLCRIB_...: `toolcrib doctor` warns of such a variable if it has no effect.
 EXHAUSTIVE = "EXHAUSTIVE_TESTS"
 
@@ -125,12 +129,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config) -> Any:
     if config.getoption("dist") != "loadfile" or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return None
     return distribution.FileScheduler(config, len(config.getoption("tx")))
-
-
-def shared_data_folder() -> Path:
-    """The real data that lies beside the checkout, or where TOOLCRIB_SHARED_DATA says."""
-    told = os.environ.get("TOOLCRIB_SHARED_DATA")
-    return Path(told) if told else ROOT.parent / "shared" / "data"
 
 
 @pytest.fixture(scope="session")
@@ -316,10 +314,9 @@ def fork_programs(items: list[Any]) -> None:
 @pytest.fixture
 def shared_data() -> Path:
     """The real data beside the checkout; a test that asks for it is skipped only where there is none."""
-    folder = shared_data_folder()
-    if not folder.is_dir():
-        pytest.skip(f"there is no {folder}")
-    return folder
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"there is no {SHARED_DATA}")
+    return SHARED_DATA
 
 
 @pytest.hookimpl(wrapper=True)
@@ -386,7 +383,7 @@ def may_skip(item: pytest.Item) -> bool:
     """Whether a test may be skipped here: anywhere by hand, in CI only for want of the shared data."""
     if os.environ.get("CI") != "true":
         return True
-    return item.get_closest_marker("shared_data") is not None and not shared_data_folder().is_dir()
+    return item.get_closest_marker("shared_data") is not None and not SHARED_DATA.is_dir()
 
 
 @pytest.hookimpl(wrapper=True)

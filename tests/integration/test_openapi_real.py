@@ -25,8 +25,8 @@ PACKS = Path(__file__).parents[2] / "packs"
 KINDS = Executors.installed()
 
 COUNTED = {
-    ".json": {"descriptions": 70, "written": 678, "lost": 52, "repaired": 29},
-    ".yaml": {"descriptions": 59, "written": 659, "lost": 52, "repaired": 29},
+    ".json": {"descriptions": 70, "written": 678, "lost": 51, "repaired": 30},
+    ".yaml": {"descriptions": 59, "written": 659, "lost": 51, "repaired": 30},
 }
 """What becomes of the descriptions: none of the operations is refused."""
 

@@ -140,6 +140,7 @@ def test_objects_that_describe_secrets_and_listed_values_are_no_secrets():
         },
         "mock": {
             "result": {
+                "auth_token": "per-user",
                 "secrets": [{"name": "GH_TOKEN", "created_at": "2020-01-10T10:59:22Z", "visibility": "all"}],
                 "token": {"type": "bearer-token", "expires": "2020-01-10T10:59:22Z"},
             }

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from toolcrib.core.model import JSON
-from toolcrib.core.text import json_equal
 from toolcrib.formats.imported_tools import ImportedTool, ImportedTools, ImportRefusal, ImportRemark
 from toolcrib.loading.documents.positions import pointer_of
 from toolcrib.security.redaction import HIDDEN, Redactor, is_secret_name
@@ -190,12 +189,15 @@ class _Search:
         self.names: dict[str, str] = {}
         self.whole: set[tuple[str, tuple[str | int, ...], str]] = set()
         self._taken: set[str] = set()
+        self._listed: set[str] = set()
 
     def descriptor(self, tool: ImportedTool) -> None:
+        # The schemas first: they tell which members have one of a few values, which examples and mocks contain.
+        self._listed = set()
+        for key in sorted(_SCHEMAS & tool.descriptor.keys()):
+            self._schema(tool.key, tool.descriptor[key], _Place((key,), is_prose=True))
         for key, value in tool.descriptor.items():
-            if key in _SCHEMAS:
-                self._schema(tool.key, value, _Place((key,), is_prose=True))
-            else:
+            if key not in _SCHEMAS:
                 sent = isinstance(value, dict) and key not in ("examples", "metadata", "mock")
                 self._value(tool.key, value, _Place((key,), is_prose=key in _PROSE), in_block=sent)
 
@@ -211,10 +213,11 @@ class _Search:
         for key, value in schema.items():
             below = place._replace(path=(*place.path, key))
             if key in _VALUES:
-                if not _is_listed(value, schema):
-                    self._value(tool, value, below._replace(is_prose=False))
+                self._value(tool, value, below._replace(is_prose=False))
             elif key in ("properties", "patternProperties") and isinstance(value, dict):
                 for name, part in value.items():
+                    if isinstance(part, dict) and isinstance(part.get("enum"), list):
+                        self._listed.add(name)
                     self._schema(
                         tool, part, below._replace(path=(*below.path, name), names=(*place.names, name))
                     )
@@ -239,7 +242,8 @@ class _Search:
 
     def _text(self, tool: str, text: str, place: _Place) -> None:
         if not place.is_prose:
-            secret = _secret_part(text, place)
+            listed = bool(place.names) and place.names[-1] in self._listed
+            secret = "" if listed else _secret_part(text, place)
             if secret:
                 self._add(secret, _variable(place.names))
                 if not _is_telling(secret):
@@ -263,12 +267,6 @@ class _Search:
             free = f"{name}_{number}"
         self._taken.add(free)
         self.names[secret] = free
-
-
-def _is_listed(value: Any, schema: Mapping[str, Any]) -> bool:
-    """Whether a value is one of those that its schema lists."""
-    listed = schema.get("enum")
-    return isinstance(listed, list) and any(json_equal(value, each) for each in listed)
 
 
 def tells_secret(name: str) -> bool:

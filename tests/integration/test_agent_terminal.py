@@ -109,6 +109,12 @@ def test_json_lines(tmp_path):
         (("no-such-agent", "hi"), 2, "was not found in PATH"),
         (("'", "hi"), 2, "cannot be divided into words"),
         ((" ", "hi"), 2, "COMMAND is empty"),
+        (
+            ("python", "agent.py", "hi"),
+            2,
+            "(hi). Quote the command of the agent with its arguments: `toolcrib agent run 'python ...'",
+        ),
+        (("gemini", "--experimental-acp", "hi"), 2, "'--experimental-acp'. Quote the command"),
         ((AGENT, "hi", "--env", "NOT_SET_ANYWHERE"), 2, "the variable is not set"),
         ((AGENT, "hi", "--timeout", "soon"), 2, "--timeout"),
         ((AGENT, "hi", "--policy", "policy.yaml"), 2, "`max_rounds` of the policy cannot be applied"),

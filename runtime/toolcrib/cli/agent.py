@@ -105,7 +105,21 @@ def _listen_address(_ctx: click.Context, _param: click.Parameter, text: str | No
     return ListenAddress(host.strip("[]") or "127.0.0.1", int(port))
 
 
-@command.command("run")
+class _RunCommand(click.Command):
+    """A command that says how to write the command of an agent with arguments."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        first = args[0] if args and not args[0].startswith("-") else ""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            is_extra = isinstance(error, click.NoSuchOption) or "extra argument" in error.message
+            if first and is_extra and not any(mark.isspace() for mark in first):
+                error.message = f"{error.message.rstrip('.')}. Quote the command of the agent with its arguments: `toolcrib agent run '{first} ...' PROMPT`"
+            raise
+
+
+@command.command("run", cls=_RunCommand)
 @click.argument("agent", metavar="COMMAND")
 @click.argument("prompt", required=False, metavar="[PROMPT]")
 @click.option(

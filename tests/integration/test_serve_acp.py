@@ -348,6 +348,46 @@ async def test_the_trace_of_a_prompt_reaches_its_calls_and_its_updates():
     assert updates == [{"traceparent": parent}] * len(updates)
 
 
+PLANNED = """
+name: update_plan
+input_schema:
+  type: object
+  properties:
+    entries:
+      type: array
+      x-plan: true
+      items:
+        type: object
+        required: [content]
+        properties:
+          content: {type: string}
+          status: {enum: [pending, in_progress, completed]}
+          priority: {enum: [high, low]}
+mock: {result: shown}
+"""
+
+
+async def test_an_argument_that_is_a_plan_is_shown_once_its_call_has_completed():
+    entries = [{"content": "Look", "status": "completed", "priority": "high"}, {"content": "Mend"}]
+    invalid = [{"content": "Look", "status": "soon"}]
+    model = Model(
+        asks(("update_plan", {"entries": entries})),
+        asks(("update_plan", {"entries": invalid})),
+        asks(("update_plan", {})),
+        says("done"),
+    )
+    async with editing(tools(text=PLANNED), model) as editor:
+        await editor.say(await editor.open(), "go")
+    plans = [at for at, update in enumerate(editor.updates) if update["sessionUpdate"] == "plan"]
+    assert len(plans) == 1
+    assert editor.updates[plans[0]]["entries"] == [
+        {"content": "Look", "status": "completed", "priority": "high"},
+        {"content": "Mend", "status": "pending", "priority": "medium"},
+    ]
+    before = editor.updates[plans[0] - 1]
+    assert (before["sessionUpdate"], before["status"]) == ("tool_call_update", "completed")
+
+
 async def test_a_failing_model_is_an_error_and_the_session_goes_on():
     from toolcrib.provider import ProviderError  # noqa: PLC0415
 

@@ -65,6 +65,19 @@ _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 """An array index in a JSON Pointer: no leading zeros (RFC 6901, section 4)."""
 
 
+PLAN_MARK: Final = "x-plan"
+"""Marks the argument of a tool that is the plan of a model: a list of entries, which front ends show."""
+
+
+def plan_argument(schema: Schema) -> str:
+    """The name of the argument that is marked as the plan of a model; empty for none."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    for name, part in properties.items() if isinstance(properties, dict) else ():
+        if isinstance(part, dict) and PLAN_MARK in part:
+            return name
+    return ""
+
+
 def is_schema(value: object) -> TypeGuard[Schema]:
     """Whether a value can be a schema: an object or a boolean."""
     return isinstance(value, dict | bool)

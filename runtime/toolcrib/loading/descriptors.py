@@ -48,6 +48,7 @@ from toolcrib.loading.settings import check_limits, flatten_limits, parse_limits
 from toolcrib.loading.tool_requirements import (
     check_declared_capabilities,
     check_path_marks,
+    check_plan_mark,
     check_tool_requirements,
     with_derived_capabilities,
 )
@@ -183,6 +184,8 @@ class _DescriptorParser:
             self.problems += check_tool_requirements(kept, tool)
         if '"x-path"' in text:
             self.problems += check_path_marks(tool)
+        if '"x-plan"' in text:
+            self.problems += check_plan_mark(tool)
         self.tool = self.judged = tool
 
     def check_schemas(self) -> None:

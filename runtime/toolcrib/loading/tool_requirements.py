@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from toolcrib.core.clock import format_duration
 from toolcrib.core.errors import Problem, did_you_mean
 from toolcrib.core.model import NOTHING, Descriptor
 from toolcrib.core.pointers import pointer_to
+from toolcrib.core.subschemas import PLAN_MARK, plan_argument
 from toolcrib.core.text import compact, format_size
 from toolcrib.loading.documents.positions import excerpt
 from toolcrib.security.path_access import MARK, PURPOSES, marked_paths
@@ -147,6 +148,51 @@ def check_path_marks(tool: Descriptor) -> Iterator[Problem]:
             pointer = f"/input_schema{pointer_to((*keys, MARK))}"
             hint = did_you_mean(str(purpose), PURPOSES) or "write what the tool does with the file"
             yield Problem(code="not_allowed", message=message, pointer=pointer, hint=hint)
+
+
+_PLAN_VALUES: Final = {
+    "status": ("pending", "in_progress", "completed"),
+    "priority": ("high", "medium", "low"),
+}
+"""What the entries of a plan may say in the Agent Client Protocol."""
+
+
+def check_plan_mark(tool: Descriptor) -> Iterator[Problem]:
+    """The problems of `x-plan` in the input schema of a tool: front ends understand only plans of one form."""
+    name = plan_argument(tool.input_schema)
+    if not name or not isinstance(tool.input_schema, dict):
+        return
+    part: Any = tool.input_schema["properties"]
+    part = part[name]
+    pointer = f"/input_schema{pointer_to(('properties', name))}"
+    if part[PLAN_MARK] is not True:
+        yield Problem(
+            code="not_allowed",
+            message=f"`{PLAN_MARK}` must be true, got {excerpt(compact(part[PLAN_MARK]))}",
+            pointer=f"{pointer}/{PLAN_MARK}",
+            hint="write `x-plan: true`, or remove it",
+        )
+    items = part.get("items")
+    items = items if isinstance(items, dict) else {}
+    said = items.get("properties")
+    said = said if isinstance(said, dict) else {}
+    if part.get("type") != "array" or "content" not in said or "content" not in items.get("required", ()):
+        yield Problem(
+            code="not_allowed",
+            message=f"`{name}` is marked `{PLAN_MARK}` and is not a list of objects that require `content`",
+            pointer=pointer,
+            hint="write `type: array`, and `items` with `required: [content]` and `properties: {content: {type: string}}`",
+        )
+    for key, values in _PLAN_VALUES.items():
+        each = said.get(key)
+        listed = each.get("enum") if isinstance(each, dict) else values
+        if not isinstance(listed, list | tuple) or not set(map(str, listed)) <= set(values):
+            yield Problem(
+                code="not_allowed",
+                message=f"`{key}` of the entries of a plan has other values than {', '.join(values)}",
+                pointer=f"{pointer}/items/properties/{key}",
+                hint=f"write `enum: [{', '.join(values)}]`, or a part of it",
+            )
 
 
 # Capabilities that the blocks need.

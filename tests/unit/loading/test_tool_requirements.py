@@ -218,3 +218,27 @@ def test_the_mark_of_a_path_says_what_the_tool_does_with_it():
     ((code, pointer, line, message, _hint),) = problems_of(text)
     assert (code, pointer, line) == ("not_allowed", "/input_schema/properties/files/items/x-path", 3)
     assert message == '`x-path` must be `read` or `write`, got "open"'
+
+
+@pytest.mark.parametrize(
+    ("entries", "pointer", "message"),
+    [
+        ("{type: array, x-plan: yes}", "/input_schema/properties/e/x-plan", '`x-plan` must be true, got "yes"'),
+        ("{type: array, x-plan: true}", "/input_schema/properties/e", "`e` is marked `x-plan` and is not a list of objects that require `content`"),
+        (
+            "{type: array, x-plan: true, items: {required: [content], properties: {content: {type: string}, status: {type: string}}}}",
+            "/input_schema/properties/e/items/properties/status",
+            "`status` of the entries of a plan has other values than pending, in_progress, completed",
+        ),
+        (
+            "{type: array, x-plan: true, items: {required: [content], properties: {content: {type: string}, priority: {enum: [top]}}}}",
+            "/input_schema/properties/e/items/properties/priority",
+            "`priority` of the entries of a plan has other values than high, medium, low",
+        ),
+    ],
+)  # fmt: skip
+def test_the_argument_that_is_a_plan_has_the_form_that_front_ends_understand(entries, pointer, message):
+    found = problems_of(
+        f"name: tool\nmock: {{result: 1}}\ninput_schema: {{type: object, properties: {{e: {entries}}}}}\n"
+    )
+    assert ("not_allowed", pointer, 3, message) in [each[:4] for each in found]

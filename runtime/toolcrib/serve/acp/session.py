@@ -374,9 +374,9 @@ class AgentSession:
         return replace(policy, ask=(*policy.ask, *registry.needs_approval))
 
     async def _report(self, event: Event) -> None:
-        update = self._writer.of(event)
-        if update is not None:
-            await self._show(update)
+        for update in (self._writer.of(event), self._writer.plan(event)):
+            if update is not None:
+                await self._show(update)
 
     async def _report_context(self) -> None:
         """Report how full the context of the model is."""

@@ -12,6 +12,7 @@ from typing import Any, Final, get_args
 from acp.schema import ToolCallStart
 
 from toolcrib.core.model import JSON, Content, Descriptor
+from toolcrib.core.subschemas import plan_argument
 from toolcrib.core.text import decode_json
 from toolcrib.provider import Event, Stop
 
@@ -109,6 +110,7 @@ class UpdateWriter:
         self._cwd = cwd
         self._tools: dict[str, str] = {}
         self._contents: dict[str, Sequence[Mapping[str, Any]]] = {}
+        self._plans: dict[str, Any] = {}
 
     def show(self, call: str, content: Sequence[Mapping[str, Any]]) -> None:
         """Set what the end of a call shows in place of the text of its result: a diff, a terminal.
@@ -129,6 +131,23 @@ class UpdateWriter:
         if event.type == "call_updated":
             return self._changed(event)
         return None
+
+    def plan(self, event: Event) -> dict[str, Any] | None:
+        """The plan that a completed call has set; None for other events. Ask for it after the update of the event."""
+        if event.status not in {"completed", "failed"}:
+            return None
+        entries = self._plans.pop(event.id, None)
+        if entries is None or event.status == "failed":
+            return None
+        told = [
+            {
+                "content": each["content"],
+                "priority": each.get("priority", "medium"),
+                "status": each.get("status", "pending"),
+            }
+            for each in entries
+        ]
+        return {"sessionUpdate": "plan", "entries": told}
 
     def _started(self, event: Event) -> dict[str, Any]:
         self._tools[event.id] = event.tool
@@ -174,6 +193,9 @@ class UpdateWriter:
             locations = locations_of(tool, event.arguments, self._cwd)
             if locations:
                 facts["locations"] = locations
+            plan = plan_argument(tool.input_schema) if tool is not None else ""
+            if plan in event.arguments:
+                self._plans[event.id] = event.arguments[plan]
         return facts
 
 

@@ -114,9 +114,12 @@ class _RunCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             is_extra = isinstance(error, click.NoSuchOption) or "extra argument" in error.message
-            if first and is_extra and not any(mark.isspace() for mark in first):
-                error.message = f"{error.message.rstrip('.')}. Quote the command of the agent with its arguments: `toolcrib agent run '{first} ...' PROMPT`"
-            raise
+            if not first or len(first.split()) > 1 or not is_extra:
+                raise
+            told = f"{error.message.rstrip('.')}. Quote the command of the agent with its arguments: `toolcrib agent run '{first} ...' PROMPT`"
+            if isinstance(error, click.NoSuchOption):
+                raise click.NoSuchOption(error.option_name, told, error.possibilities, ctx) from None
+            raise click.UsageError(told, ctx) from None
 
 
 @command.command("run", cls=_RunCommand)

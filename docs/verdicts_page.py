@@ -139,7 +139,7 @@ CHANGES = (
     Change(
         "A setting that no caller sees",
         (),
-        "Lines with `~` note it; it is no change for callers.",
+        "Lines with `~` note it; it does not affect callers.",
         _tool(_PLAIN),
         _tool(_PLAIN + "timeout: 5s\n"),
     ),

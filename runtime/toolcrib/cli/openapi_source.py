@@ -150,7 +150,7 @@ def _host_of(host: str) -> tuple[str, int | None]:
     """The host pattern and port of `--allow-ref`.
 
     Raises:
-        ConfigurationError: It is no host.
+        ConfigurationError: It is not a host.
     """
     try:
         return read_host_pattern(host)

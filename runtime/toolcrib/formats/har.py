@@ -117,7 +117,7 @@ def _unused(key: str, samples: Sequence[HttpSample]) -> Iterator[ImportRemark]:
 
 
 def _resource(entry: Mapping[str, Any]) -> str:
-    """What an entry is, if it is no call of an API; empty otherwise."""
+    """What an entry is, if it is not a call of an API; empty otherwise."""
     request = entry["request"]
     scheme = str(request["url"]).partition(":")[0].lower()
     if scheme not in {"http", "https"}:

@@ -485,7 +485,7 @@ input_schema: {type: object, properties: {timeout: {type: integer, description: 
     LintRule(
         "ambiguous-id",
         "warning",
-        "A parameter `id` stands beside another id, or identifies different things in different tools.",
+        "A parameter `id` is used next to another id, or identifies different things in different tools.",
         "A model passes the id of a customer where that of an order is expected. Only the first other meaning is reported of each.",
         _ids,
         bad="""\

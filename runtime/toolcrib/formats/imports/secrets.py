@@ -288,7 +288,7 @@ def _is_secret_place(names: tuple[str, ...]) -> bool:
 
 
 def _is_telling(secret: str) -> bool:
-    """Whether a secret can be searched for: it is no short text and no word."""
+    """Whether a secret can be searched for: it is neither short nor a plain word."""
     return len(secret) >= _REPEATED and not _PLAIN_WORDS.fullmatch(secret)
 
 

@@ -78,7 +78,7 @@ def tools_of_openapi(document: JSON, options: OpenApiOptions | None = None) -> I
         options: What to import, and how.
 
     Raises:
-        Refused: It is no such description.
+        Refused: It is not such a description.
     """
     return _Description(document, options or OpenApiOptions()).tools()
 
@@ -426,7 +426,7 @@ class _Description:
 
 
 def _texts(value: Any) -> list[str]:
-    """The texts of a list; none if it is no list."""
+    """The texts of a list; none if it is not a list."""
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 

@@ -51,7 +51,7 @@ _SHOWN: Final = 200
 class LineTransport:
     """Messages as lines of JSON: a transport of the SDK's connection.
 
-    A line that is no message is answered with its error, and the next line is read. The observer sees every message of both
+    A line that is not a message is answered with its error, and the next line is read. The observer sees every message of both
     sides.
     """
 

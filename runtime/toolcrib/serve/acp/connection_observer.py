@@ -71,7 +71,7 @@ class ConnectionObserver:
         self._tell(self.timeline.message(sender, message, at=at, line=number), sender, number)
 
     def invalid_line(self, sender: Side, why: str, text: str = "", line: int = 0) -> None:
-        """See a line that is no message.
+        """See a line that is not a message.
 
         Args:
             sender: Who has sent it.

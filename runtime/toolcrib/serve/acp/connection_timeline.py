@@ -150,7 +150,7 @@ class ConnectionTimeline:
         return self._violation("invalid_message", f"the {sender} sent no message of JSON-RPC")
 
     def invalid_line(self, sender: Side, line: int, why: str) -> list[SessionEvent]:
-        """Add a line that is no message.
+        """Add a line that is not a message.
 
         Args:
             sender: Who has sent it.
@@ -231,7 +231,7 @@ class ConnectionTimeline:
         request = self.requests.pop((asker, _key(message["id"])), None)
         if request is None:
             if message["id"] is None:
-                return []  # the answer to a line that is no message
+                return []  # the answer to a line that is not a message
             text = f"the {sender} answered the unknown request `{shorten(str(message['id']))}`"
             return self._violation("answer_without_request", text)
         self._active[request.session] = at

@@ -66,7 +66,7 @@ class RecordedMessage(NamedTuple):
         sender: The sender of the message; empty for the end of the connection.
         line: Number of the line among those of its sender.
         message: The message, if the line is one.
-        invalid: Why the line is no message; empty if it is one.
+        invalid: Why the line is not a message; empty if it is one.
         text: The beginning of an invalid line.
         ended: Why the connection has ended; empty if it has not.
         place: Number of the line in the recording.
@@ -124,7 +124,7 @@ class Recorder:
         self._add({"from": sender, "line": line, "message": message})
 
     def invalid_line(self, sender: Side, line: int, why: str, text: str) -> None:
-        """Record a line that is no message."""
+        """Record a line that is not a message."""
         self._add({"from": sender, "line": line, "invalid": why, "text": text[:_SHOWN]})
 
     def ended(self, why: str) -> None:
